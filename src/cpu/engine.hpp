@@ -51,6 +51,8 @@ struct Engine {
 
 // The f32 engine of the best instruction set this processor has (or the one a test forced).
 const Engine& f32_engine();
+// The same for the best of these HWY_* bits.
+const Engine& f32_engine_on(std::int64_t targets);
 // Engines whose operands are bf16; nullptr where the processor (or, for AMX, the kernel's permission) lacks them.
 const Engine* bf16_dot_engine();
 const Engine* amx_engine();
