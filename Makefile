@@ -1,0 +1,46 @@
+# SPDX-License-Identifier: Apache-2.0
+# Short names for what one does often. Everything else is plain CMake: cmake --preset release && cmake --build --preset release
+
+PRESET ?= release
+PREFIX ?= /usr/local
+BUILD := build/$(PRESET)
+DATA := tests/data
+
+.PHONY: help run test bench bench-peers format lint install packages build
+.DEFAULT_GOAL := help
+
+help: ## Print this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-12s %s\n", $$1, $$2}' Makefile
+
+packages:
+	@scripts/setup packages
+
+build: packages $(BUILD)/build.ninja
+	@cmake --build --preset $(PRESET)
+
+$(BUILD)/build.ninja: CMakePresets.json | packages
+	@cmake --preset $(PRESET) --log-level=NOTICE >/dev/null
+
+run: build ## Attention of a real sentence encoder by every implementation: checked, compared, timed
+	$(BUILD)/bin/dhyan run --compare
+
+test: build ## Run all tests (PRESET=asan or tsan: under sanitizers)
+	@scripts/setup python
+	@.venv/bin/python scripts/test $(BUILD)
+
+bench: build ## Time the parts of the library and a few whole problems
+	$(BUILD)/bin/dhyan_bench
+
+bench-peers: build ## Time PyTorch and JAX beside dhyan (own environment, 5 GB)
+	bench/peers/run
+
+format: ## Format the C and C++ sources
+	@scripts/setup developer
+	scripts/format
+
+lint: ## clang-format check, clang-tidy and shellcheck
+	@scripts/setup developer
+	scripts/lint
+
+install: build ## Install to PREFIX (default /usr/local)
+	cmake --install $(BUILD) --prefix $(PREFIX)
