@@ -104,7 +104,8 @@ def main():
     lengths = np.minimum(lengths, KEPT_TOKENS).astype(np.int32)
     out, lse = attend(query, key, value, lengths)
     tensors = {"query": query, "key": key, "value": value, "key_lengths": lengths, "out_float64": out, "lse_float64": lse}
-    tensors = {name: np.ascontiguousarray(x) for name, x in tensors.items()}  # save_file writes memory order, whatever the strides
+    # save_file writes memory order, whatever the strides.
+    tensors = {name: np.ascontiguousarray(x) for name, x in tensors.items()}
     source = f"all-MiniLM-L6-v2, layer {LAYER}, first {KEPT_TOKENS} tokens of 3 texts"
     save_file(tensors, arguments.out, metadata={"source": source, "license": "Apache-2.0"})
     print(f"{arguments.out}: {arguments.out.stat().st_size} bytes")
