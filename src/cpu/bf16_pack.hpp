@@ -102,6 +102,22 @@ DHYAN_TARGET_BF16 inline void transpose(__m512i (&row)[16]) {
   }
 }
 
+inline constexpr int kRowPad = 32;  // packed rows end on whole cache lines, zero past their k elements
+
+inline std::int64_t padded_row(int k) { return (std::int64_t{k} + kRowPad - 1) / kRowPad * kRowPad; }
+
+// A[m][k] = source(m, k): rows of bf16, padded_row(k) apart.
+template <Form F>
+DHYAN_TARGET_BF16 void pack_rows(const Source& source, int m, int k, void* storage) {
+  auto* out = static_cast<__m512i*>(storage);
+  const __m512 factor = _mm512_set1_ps(source.factor);
+  for (int r = 0; r < m; ++r) {
+    for (int i = 0; i < k; i += 32) {
+      _mm512_store_si512(out++, load32<F>(element<F>(source, r, i), k - i, factor));
+    }
+  }
+}
+
 // Columns are cut into panels of at most `most` vectors, as equal as can be, wider ones first.
 struct Panels {
   int count, narrow, wide;
@@ -165,7 +181,10 @@ DHYAN_TARGET_BF16 void pack_transposed(const Source& source, int k, int n, int p
   }
 }
 
+using PackRows = void (*)(const Source& source, int m, int k, void* storage);
 using Pack = void (*)(const Source& source, int k, int n, int pairs, int most, void* storage);
+inline constexpr PackRows kPackRows[kForms] = {pack_rows<Form::bf16>, pack_rows<Form::scaled_bf16>, pack_rows<Form::f16>,
+                                               pack_rows<Form::f32>};
 inline constexpr Pack kPack[kForms] = {pack<Form::bf16>, pack<Form::scaled_bf16>, pack<Form::f16>, pack<Form::f32>};
 inline constexpr Pack kPackTransposed[kForms] = {pack_transposed<Form::bf16>, pack_transposed<Form::scaled_bf16>,
                                                  pack_transposed<Form::f16>, pack_transposed<Form::f32>};

@@ -47,6 +47,10 @@ struct Engine {
   // C[m][n] = A B, or += with accumulate; f32 sums. Writes m rows of n columns rounded up to 16; `c` is 64-byte aligned and
   // `stride` a multiple of 16. Storage for operands is 64-byte aligned.
   void (*multiply)(const Left& left, const void* right, float* c, std::int64_t stride, int m, int n, int k, bool accumulate);
+
+  // Gives back what multiply leaves in the calling thread (AMX keeps its tiles configured); a driver calls it after the last
+  // product of a task. Null where there is nothing.
+  void (*release)() = nullptr;
 };
 
 // The f32 engine of the best instruction set this processor has (or the one a test forced).

@@ -14,12 +14,9 @@ using bf16::kLanes;
 
 constexpr int kRows = 6;     // 6 x 4 accumulators, 4 columns and a broadcast: 29 of 32 registers
 constexpr int kVectors = 4;  // widest panel
-constexpr int kRowPad = 32;  // packed rows end on whole cache lines
-
-std::int64_t padded_row(int k) { return (std::int64_t{k} + kRowPad - 1) / kRowPad * kRowPad; }
 
 std::size_t left_bytes(int m, int k) {
-  const std::int64_t rows = m * padded_row(k) * 2;
+  const std::int64_t rows = m * bf16::padded_row(k) * 2;
   const std::int64_t transposed = std::int64_t{bf16::pairs_of(k)} * bf16::vectors_of(m) * 64;
   return static_cast<std::size_t>(std::max(rows, transposed));
 }
@@ -28,27 +25,12 @@ std::size_t right_bytes(int k, int n) {
   return static_cast<std::size_t>(std::int64_t{bf16::pairs_of(k)} * bf16::vectors_of(n) * 64);
 }
 
-// Rows of bf16, each padded with zeros.
-template <Form F>
-DHYAN_TARGET_BF16 void pack_rows(const Source& source, int m, int k, void* storage) {
-  auto* out = static_cast<__m512i*>(storage);
-  const __m512 factor = _mm512_set1_ps(source.factor);
-  for (int r = 0; r < m; ++r) {
-    for (int i = 0; i < k; i += 32) {
-      _mm512_store_si512(out++, bf16::load32<F>(bf16::element<F>(source, r, i), k - i, factor));
-    }
-  }
-}
-
 // Strides of a Left are in bytes: between rows, and between pairs along the depth.
 Left left(const Source& source, int m, int k, void* storage) {
   const Form form = bf16::form_of(source);
   if (form == Form::bf16 && k % 2 == 0) return {source.data, source.stride * 2, 4};
-  using PackRows = void (*)(const Source&, int, int, void*);
-  constexpr PackRows kPackRows[bf16::kForms] = {pack_rows<Form::bf16>, pack_rows<Form::scaled_bf16>, pack_rows<Form::f16>,
-                                                pack_rows<Form::f32>};
-  kPackRows[static_cast<int>(form)](source, m, k, storage);
-  return {storage, padded_row(k) * 2, 4};
+  bf16::kPackRows[static_cast<int>(form)](source, m, k, storage);
+  return {storage, bf16::padded_row(k) * 2, 4};
 }
 
 // One panel as wide as all rows: a row's pair is one of its columns.
@@ -76,19 +58,18 @@ struct Operands {
   bool accumulate;
 };
 
-// R rows by V vectors of C stay in registers over the whole depth. The loops over them are unrolled early, which lets the compiler
-// see single registers where the source says arrays.
+// R rows by V vectors of C stay in registers over the whole depth. The loops over them are unrolled early, which lets the
+// compiler see single registers where the source says arrays.
 template <int R, int V>
 DHYAN_TARGET_BF16 void block(const Operands& o) {
   const std::int64_t row_bytes = o.row_bytes;
   const std::int64_t stride = o.stride;
   float* const c = o.c;
-  const __mmask16 keep = o.accumulate ? 0xFFFF : 0;
   __m512 sum[R][V];
 #pragma GCC unroll 6
   for (int r = 0; r < R; ++r) {
 #pragma GCC unroll 4
-    for (int v = 0; v < V; ++v) sum[r][v] = _mm512_maskz_load_ps(keep, c + r * stride + v * kLanes);
+    for (int v = 0; v < V; ++v) sum[r][v] = _mm512_setzero_ps();
   }
   const std::byte* a = o.a;
   const std::byte* b = o.b;
@@ -106,10 +87,14 @@ DHYAN_TARGET_BF16 void block(const Operands& o) {
       for (int v = 0; v < V; ++v) sum[r][v] = _mm512_dpbf16_ps(sum[r][v], row, columns[v]);
     }
   }
+  const __mmask16 keep = o.accumulate ? 0xFFFF : 0;
 #pragma GCC unroll 6
   for (int r = 0; r < R; ++r) {
 #pragma GCC unroll 4
-    for (int v = 0; v < V; ++v) _mm512_store_ps(c + r * stride + v * kLanes, sum[r][v]);
+    for (int v = 0; v < V; ++v) {
+      float* const at = c + r * stride + v * kLanes;
+      _mm512_store_ps(at, _mm512_add_ps(_mm512_maskz_load_ps(keep, at), sum[r][v]));
+    }
   }
 }
 
