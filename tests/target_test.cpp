@@ -15,7 +15,6 @@
 namespace dhyan::cpu {
 namespace {
 
-using Target = testing::Test;
 class TargetDeathTest : public testing::Test {
  protected:
   void SetUp() override { GTEST_FLAG_SET(death_test_style, "threadsafe"); }
