@@ -31,6 +31,7 @@ double objective(const Instance& x) {
 // Moves one element after the other; elements that hold no number (NaN, -inf) have gradient 0. f32 inputs move by steps they
 // can hold.
 void expect_derivatives(Instance& x, Array& input, const Array& gradient, const char* what) {
+  if (!gradient.present()) return;
   const double step = input.dtype() == DHYAN_F64 ? 0x1p-17 : 0x1p-12;
   const auto& shape = input.shape();
   for (std::int64_t i = 0; i < shape[0]; ++i)
@@ -69,8 +70,8 @@ TEST_P(Gradient, EqualsFiniteDifferences) {
   expect_derivatives(x, x.query, g.grad_query, "query");
   expect_derivatives(x, x.key, g.grad_key, "key");
   expect_derivatives(x, x.value, g.grad_value, "value");
-  if (g.grad_bias.present()) expect_derivatives(x, x.bias, g.grad_bias, "bias");
-  if (g.grad_sink.present()) expect_derivatives(x, x.sink, g.grad_sink, "sink");
+  expect_derivatives(x, x.bias, g.grad_bias, "bias");
+  expect_derivatives(x, x.sink, g.grad_sink, "sink");
 }
 
 INSTANTIATE_TEST_SUITE_P(EveryOption, Gradient, ::testing::ValuesIn(one_option_cases(tiny_case())), case_name);
