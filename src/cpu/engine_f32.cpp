@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <cstring>
 
+#include "cpu/dispatch.hpp"
 #include "cpu/engine.hpp"
 #include "cpu/target.hpp"
 
@@ -273,11 +274,7 @@ HWY_AFTER_NAMESPACE();
 namespace dhyan::cpu {
 HWY_EXPORT(f32_engine_of_target);
 
-const Engine& f32_engine_on(std::int64_t targets) {
-  hwy::ChosenTarget chosen;
-  chosen.Update(targets);
-  return HWY_DISPATCH_TABLE(f32_engine_of_target)[chosen.GetIndex()]();
-}
+const Engine& f32_engine_on(std::int64_t targets) { return pick(HWY_DISPATCH_TABLE(f32_engine_of_target), targets)(); }
 
 const Engine& f32_engine() { return f32_engine_on(highway_targets()); }
 

@@ -29,4 +29,11 @@ void finish_logits(const Tile& tile, float* scores, std::int64_t stride, float* 
 // Multiplies weights by 0 or 1 / (1 - p), as the dropout rule of dhyan.h says.
 void apply_dropout(const Tile& tile, float* weights, std::int64_t stride);
 
+// The two for one instruction set; the functions above use the best this process may.
+struct LogitKernels {
+  void (*finish)(const Tile& tile, float* scores, std::int64_t stride, float* softcap_slope);
+  void (*dropout)(const Tile& tile, float* weights, std::int64_t stride);
+};
+const LogitKernels& logit_kernels_on(std::int64_t highway_targets);
+
 }  // namespace dhyan::cpu
