@@ -8,9 +8,11 @@
  *
  *   logits = softcap(scale * Q K^T) + bias - slope * |s - (t + d)|;  masks;  sink as one more column;  softmax;  dropout
  *
- * Every struct starts with its size; its init function sets the size and the defaults. A pointer member that is NULL means
- * "absent". Functions return a status and, when it is not DHYAN_OK, copy one sentence (argument, value, rule) into the
- * caller's buffer. No function throws. All functions may be called from many threads at once.
+ * Every struct starts with its size; its init function sets the size and the defaults. Members are only ever appended: a
+ * smaller struct (an older header's) means the defaults for what it lacks, a larger one (a newer header's) must hold zeros
+ * beyond what this library knows. A pointer member that is NULL means "absent". Functions return a status and, when it is not
+ * DHYAN_OK, copy one sentence (argument, value, rule) into the caller's buffer. No function throws. All functions may be called
+ * from many threads at once.
  */
 #ifndef DHYAN_DHYAN_H
 #define DHYAN_DHYAN_H
@@ -31,7 +33,10 @@
 #endif
 
 #ifdef __cplusplus
+#define DHYAN_INLINE inline
 extern "C" {
+#else
+#define DHYAN_INLINE static inline
 #endif
 
 /** What a call came to. */
@@ -92,7 +97,8 @@ enum { DHYAN_FORWARD = 0, DHYAN_BACKWARD = 1 };
 
 #define DHYAN_MAX_RANK 4
 
-/** A non-owning view. The last dimension is contiguous (stride 1); other strides are free, 0 included for inputs. */
+/** A non-owning view. The last dimension is contiguous (stride 1); other strides are free, 0 included for inputs, but not
+    negative. Strides of dimensions of size 0 or 1 are not looked at. No dimension exceeds 2^40. */
 typedef struct dhyan_tensor {
   size_t struct_size;
   void* data; /**< NULL while planning; aligned to its element's size */
@@ -103,8 +109,9 @@ typedef struct dhyan_tensor {
   int64_t shape[DHYAN_MAX_RANK];
   int64_t strides[DHYAN_MAX_RANK]; /**< in elements */
   /** Alignment in bytes that every pointer given to a plan's run will have. 0: 16, lowered to what the strides allow; a
-      one-shot call reads it off the pointer. */
+      one-shot call reads it off the pointer. Lengths, offsets, sink and slopes: 0 means their element's size. */
   int32_t alignment;
+  int32_t reserved; /**< 0 */
 } dhyan_tensor;
 
 /** Everything that is a number rather than a tensor. */
@@ -210,10 +217,20 @@ typedef struct dhyan_device_description {
 
 typedef struct dhyan_plan dhyan_plan;
 
-DHYAN_API void dhyan_tensor_init(dhyan_tensor* tensor);
-DHYAN_API void dhyan_options_init(dhyan_options* options);
-DHYAN_API void dhyan_problem_init(dhyan_problem* problem);
-DHYAN_API void dhyan_buffers_init(dhyan_buffers* buffers);
+/** Sets the size and the defaults of a struct whose header declares `struct_size` bytes. The short forms below pass the size that
+    this header knows, so that an older client is never written past its own struct. */
+DHYAN_API void dhyan_tensor_init_sized(dhyan_tensor* tensor, size_t struct_size);
+DHYAN_API void dhyan_options_init_sized(dhyan_options* options, size_t struct_size);
+DHYAN_API void dhyan_problem_init_sized(dhyan_problem* problem, size_t struct_size);
+DHYAN_API void dhyan_buffers_init_sized(dhyan_buffers* buffers, size_t struct_size);
+DHYAN_API void dhyan_device_description_init_sized(dhyan_device_description* description, size_t struct_size);
+DHYAN_INLINE void dhyan_tensor_init(dhyan_tensor* tensor) { dhyan_tensor_init_sized(tensor, sizeof *tensor); }
+DHYAN_INLINE void dhyan_options_init(dhyan_options* options) { dhyan_options_init_sized(options, sizeof *options); }
+DHYAN_INLINE void dhyan_problem_init(dhyan_problem* problem) { dhyan_problem_init_sized(problem, sizeof *problem); }
+DHYAN_INLINE void dhyan_buffers_init(dhyan_buffers* buffers) { dhyan_buffers_init_sized(buffers, sizeof *buffers); }
+DHYAN_INLINE void dhyan_device_description_init(dhyan_device_description* description) {
+  dhyan_device_description_init_sized(description, sizeof *description);
+}
 /** Describes a device of this machine; DHYAN_UNSUPPORTED when there is none such. */
 DHYAN_API dhyan_status dhyan_device_describe(dhyan_device_type type, int32_t index, dhyan_device_description* description,
                                              char* message, size_t message_size);

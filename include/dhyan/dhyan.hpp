@@ -500,8 +500,8 @@ inline std::optional<std::string> unavailable(Implementation implementation, Dev
 
 /// What a plan must know of a device of this machine.
 inline dhyan_device_description describe(Device device) {
-  dhyan_device_description description{};
-  description.struct_size = sizeof description;
+  dhyan_device_description description;
+  dhyan_device_description_init(&description);
   detail::Message message;
   detail::check(dhyan_device_describe(device.type, device.index, &description, message.data(), message.size()), message.data());
   return description;

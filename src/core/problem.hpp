@@ -17,12 +17,15 @@ struct Operand {
   std::int32_t alignment = 0;  // bytes every run's pointer has
 
   bool present() const { return dtype != DHYAN_NONE; }
+  bool operator==(const Operand&) const = default;
 };
 
 struct Dropout {
   double probability = 0;
   std::uint64_t threshold = 0;  // floor(p * 2^32): a word below it is dropped
   std::uint64_t key = 0;        // seed and offset mixed as dhyan.h says
+
+  bool operator==(const Dropout&) const = default;
 };
 
 struct Problem {
@@ -63,8 +66,9 @@ struct Problem {
   Operand sink, grad_sink;                                                     // strides: head
   Operand query_lengths, key_lengths, query_offsets, key_offsets;              // strides: batch entry
 
-  std::int64_t group() const { return query_heads / key_heads; }
+  std::int64_t group() const { return key_heads == 0 ? 1 : query_heads / key_heads; }
   bool has_dropout() const { return dropout.threshold > 0; }
+  bool operator==(const Problem&) const = default;
 };
 
 using Buffers = dhyan_buffers;

@@ -1,0 +1,124 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "api/info.hpp"
+
+#include <dlfcn.h>
+#include <hwy/targets.h>
+
+#include <nlohmann/json.hpp>
+
+#include "api/choose.hpp"
+#include "api/device.hpp"
+#include "core/parallel.hpp"
+#include "cpu/target.hpp"
+
+#ifndef DHYAN_STD_THREADS
+#include <tbb/version.h>
+#endif
+
+namespace dhyan::api {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+// The file a function was loaded from; null when it cannot be told.
+template <class Function>
+Json path_of(Function* function) {
+  Dl_info found;
+  if (dladdr(reinterpret_cast<const void*>(function), &found) == 0 || found.dli_fname == nullptr) return nullptr;
+  return found.dli_fname;
+}
+
+Json present(const char* name, const Json& version, const Json& path) {
+  return {{"name", name}, {"available", true}, {"version", version}, {"path", path}, {"reason", nullptr}};
+}
+
+Json absent(const char* name, const char* reason) {
+  return {{"name", name}, {"available", false}, {"version", nullptr}, {"path", nullptr}, {"reason", reason}};
+}
+
+Json libraries() {
+  Json all = Json::array();
+#ifdef DHYAN_STD_THREADS
+  all.push_back(absent("oneTBB", "not built: threads are std::thread"));
+#else
+  all.push_back(present("oneTBB", TBB_runtime_version(), path_of(&TBB_runtime_version)));
+#endif
+  all.push_back(present("Highway", DHYAN_HIGHWAY_VERSION, path_of(&hwy::SupportedTargets)));
+  for (const char* name : {"CUDA runtime", "cuBLASLt", "cuDNN", "NCCL"}) {
+    all.push_back(absent(name, "not built: this build has no CUDA support"));
+  }
+  return all;
+}
+
+#ifdef __clang__
+constexpr const char* kCompiler = "clang " __clang_version__;
+#else
+constexpr const char* kCompiler = "g++ " __VERSION__;
+#endif
+
+// null rather than an empty text.
+Json reason_or_null(const std::string& reason) { return reason.empty() ? Json() : Json(reason); }
+
+Json features() {
+  struct Feature {
+    const char* name;
+    int supported;
+  };
+  const Feature all[] = {
+      {"sse4.2", __builtin_cpu_supports("sse4.2")},
+      {"avx", __builtin_cpu_supports("avx")},
+      {"avx2", __builtin_cpu_supports("avx2")},
+      {"fma", __builtin_cpu_supports("fma")},
+      {"avx512f", __builtin_cpu_supports("avx512f")},
+      {"avx512bw", __builtin_cpu_supports("avx512bw")},
+      {"avx512dq", __builtin_cpu_supports("avx512dq")},
+      {"avx512vl", __builtin_cpu_supports("avx512vl")},
+      {"avx512vnni", __builtin_cpu_supports("avx512vnni")},
+      {"avx512bf16", __builtin_cpu_supports("avx512bf16")},
+  };
+  Json names = Json::array();
+  for (const Feature& feature : all) {
+    if (feature.supported) names.push_back(feature.name);
+  }
+  return names;
+}
+
+Json targets() {
+  Json rows = Json::array();
+  for (const cpu::TargetRow& row : cpu::target_rows()) {
+    rows.push_back({{"name", row.name}, {"available", row.available}, {"reason", reason_or_null(row.reason)}});
+  }
+  return rows;
+}
+
+}  // namespace
+
+std::string info() {
+  const dhyan_device_description device = describe_device(DHYAN_CPU, 0);
+  Json info;
+  info["version"] = dhyan_version();
+  info["compiler"] = kCompiler;
+  const cpu::Processor& processor = cpu::processor();
+  info["cpu"] = {{"name", processor.name},
+                 {"features", features()},
+                 {"targets", targets()},
+                 {"l2_bytes", processor.l2_bytes},
+                 {"l3_bytes", processor.l3_bytes}};
+  if (const std::string& error = cpu::target_error(); !error.empty()) info["cpu"]["error"] = error;
+  info["threads"] = core::hardware_threads();
+  info["devices"] = Json::array({{{"type", "cpu"},
+                                  {"index", 0},
+                                  {"name", processor.name},
+                                  {"memory_bytes", device.memory_bytes},
+                                  {"threads", device.threads}}});
+  info["implementations"] = Json::array();
+  for (const core::ImplementationEntry* entry : implementations()) {
+    const std::string reason = entry->unavailable(device);
+    info["implementations"].push_back(
+        {{"name", entry->name}, {"device", "cpu"}, {"available", reason.empty()}, {"reason", reason_or_null(reason)}});
+  }
+  info["libraries"] = libraries();
+  return info.dump(2, ' ', false, Json::error_handler_t::replace);
+}
+
+}  // namespace dhyan::api

@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: Apache-2.0
+// A validated problem and what runs it.
+#pragma once
+
+#include <array>
+#include <memory>
+#include <string>
+
+#include "api/validate.hpp"
+#include "core/implementation.hpp"
+
+// Immutable after it is made; any number of threads may run it at once.
+struct dhyan_plan {
+  dhyan::core::Problem problem;
+  std::array<dhyan::api::Layout, dhyan::api::kSlots> layouts;
+  const dhyan::core::ImplementationEntry* entry = nullptr;
+  std::unique_ptr<const dhyan::core::Executable> executable;
+  std::string text;  // for describe
+};
+
+namespace dhyan::api {
+
+// Chooses an implementation for the problem and lets it prepare. Throws Error.
+std::unique_ptr<dhyan_plan> make_plan(const Validated& validated, const dhyan_device_description& device);
+
+// Checks the pointers and runs. `scratch` NULL: from the library's own blocks. `overlaps`: also check that outputs share no
+// memory. Throws Error.
+void run_plan(const dhyan_plan& plan, const dhyan_buffers& buffers, void* scratch, std::size_t scratch_bytes, void* stream,
+              bool overlaps);
+
+}  // namespace dhyan::api
