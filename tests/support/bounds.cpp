@@ -53,7 +53,7 @@ Bound finish(const Errors& errors, double u, const Array& result) {
   double total = 0;
   for (std::size_t i = 0; i < want.size(); ++i) {
     const double size = std::isfinite(want[i]) ? std::abs(want[i]) : 0;
-    const double store = own * size + smallest_step(result.dtype());
+    const double store = 2 * (own * size + smallest_step(result.dtype()));  // what is wanted was rounded too
     bound.element.push_back(store + errors.sum[i] + u * errors.rounding[i]);
     total += store * store + errors.sum[i] * errors.sum[i] + u * u * errors.squares[i];
   }
@@ -194,7 +194,7 @@ BackwardBounds backward_bounds(const Instance& x, const Forward& given, const Ba
                                 ? static_cast<double>(p.batch * p.query_heads * p.query_length * p.key_length) /
                                       static_cast<double>(result.grad_bias.size())
                                 : 1;
-  const double rows = static_cast<double>(p.query_length * p.group());
+  const double rows = static_cast<double>(p.query_length * (p.key_heads == 0 ? 0 : p.group()));
 
   core::parallel_for(
       p.batch * p.key_heads, result.grad_bias.present() || result.grad_sink.present() ? 1 : 2, [&](std::int64_t task, int) {
