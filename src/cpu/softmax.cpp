@@ -1,0 +1,216 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cpu/softmax.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <limits>
+
+#include "cpu/dispatch.hpp"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "cpu/softmax.cpp"
+#include <hwy/foreach_target.h>
+#include <hwy/highway.h>
+
+#include "cpu/exp2-inl.hpp"
+#include "cpu/round-inl.hpp"
+
+HWY_BEFORE_NAMESPACE();
+namespace dhyan::cpu {
+namespace HWY_NAMESPACE {
+namespace {
+namespace hn = hwy::HWY_NAMESPACE;
+
+using D = hn::ScalableTag<float>;
+using V = hn::Vec<D>;
+constexpr int kLanes = static_cast<int>(hn::MaxLanes(D()));
+constexpr float kNone = -std::numeric_limits<float>::infinity();
+
+// Logits of this size and beyond would overflow when multiplied by log2(e) before they are subtracted.
+constexpr float kHuge = 1e30f;
+
+// Stores one vector of weights in their form.
+template <WeightForm kForm>
+HWY_INLINE void store(V p, float* row, std::uint16_t* packed) {
+  const D d;
+  if constexpr (kForm == WeightForm::f32) hn::Store(p, d, row);
+  if constexpr (kForm == WeightForm::f32_f16) hn::Store(round_f16(d, p), d, row);
+  if constexpr (kForm == WeightForm::f32_bf16) hn::Store(round_bf16(d, p), d, row);
+  if constexpr (kForm == WeightForm::bf16) store_bf16(d, p, packed);
+}
+
+// The last, partial vector of a row with -inf past its columns.
+HWY_INLINE V last_of(const float* row, int columns) {
+  const D d;
+  return hn::IfThenElse(hn::FirstN(d, static_cast<std::size_t>(columns)), hn::Load(d, row), hn::Set(d, kNone));
+}
+
+HWY_INLINE float highest_of(const float* row, int columns) {
+  const D d;
+  V high[4] = {hn::Set(d, kNone), hn::Set(d, kNone), hn::Set(d, kNone), hn::Set(d, kNone)};
+  int c = 0;
+  for (; c + 4 * kLanes <= columns; c += 4 * kLanes) {
+    for (int i = 0; i < 4; ++i) high[i] = hn::Max(high[i], hn::Load(d, row + c + i * kLanes));
+  }
+  for (; c + kLanes <= columns; c += kLanes) high[0] = hn::Max(high[0], hn::Load(d, row + c));
+  if (c < columns) high[1] = hn::Max(high[1], last_of(row + c, columns - c));
+  return hn::GetLane(hn::MaxOfLanes(d, hn::Max(hn::Max(high[0], high[1]), hn::Max(high[2], high[3]))));
+}
+
+// Turns one row into weights and returns their sum. One of the two forms of the exponent is meant:
+// logit * factor - shift, one rounding less work, or (logit - shift) * factor, which no finite logit overflows.
+template <WeightForm kForm, bool kFused>
+HWY_INLINE float weigh(float* row, std::uint16_t* packed, int columns, float factor, float shift) {
+  const D d;
+  const V factors = hn::Set(d, factor), shifts = hn::Set(d, shift);
+  const auto weight = [&](V x) HWY_ATTR {
+    return exp2_of(d, kFused ? hn::MulSub(x, factors, shifts) : hn::Mul(hn::Sub(x, shifts), factors));
+  };
+  V sums[4] = {hn::Zero(d), hn::Zero(d), hn::Zero(d), hn::Zero(d)};
+  int c = 0;
+  for (; c + 4 * kLanes <= columns; c += 4 * kLanes) {
+    V p[4];
+#pragma GCC unroll 4
+    for (int i = 0; i < 4; ++i) p[i] = weight(hn::Load(d, row + c + i * kLanes));
+#pragma GCC unroll 4
+    for (int i = 0; i < 4; ++i) {
+      sums[i] = hn::Add(sums[i], p[i]);
+      store<kForm>(p[i], row + c + i * kLanes, packed + c + i * kLanes);
+    }
+  }
+  for (; c < columns; c += kLanes) {
+    const V p = weight(columns - c < kLanes ? last_of(row + c, columns - c) : hn::Load(d, row + c));
+    sums[0] = hn::Add(sums[0], p);
+    store<kForm>(p, row + c, packed + c);
+  }
+  return hn::GetLane(hn::SumOfLanes(d, hn::Add(hn::Add(sums[0], sums[1]), hn::Add(sums[2], sums[3]))));
+}
+
+float exp2_one(float x) {
+  const hn::CappedTag<float, 4> d;
+  return hn::GetLane(exp2_of(d, hn::Set(d, x)));
+}
+
+template <WeightForm kForm>
+void tile_of(const WeightRows& w, float factor, float* highest, float* sum, float* rescale) {
+  for (int r = 0; r < w.count; ++r) {
+    float* row = w.rows + r * w.stride;
+    std::uint16_t* packed = kForm == WeightForm::bf16 ? w.packed + r * w.packed_stride : nullptr;
+    const float before = highest[r];
+    const float now = std::max(before, highest_of(row, w.columns));
+    const float shift = now == kNone ? 0 : now;
+    float total;
+    if (std::abs(shift) < kHuge) {
+      total = weigh<kForm, true>(row, packed, w.columns, factor, shift * factor);
+    } else {
+      total = weigh<kForm, false>(row, packed, w.columns, factor, shift);
+    }
+    float keep = 1;
+    if (before != now) {
+      const bool fused = std::abs(before) < kHuge && std::abs(now) < kHuge;
+      keep = exp2_one(fused ? before * factor - now * factor : (before - now) * factor);
+    }
+    highest[r] = now;
+    sum[r] = sum[r] * keep + total;
+    rescale[r] = keep;
+  }
+}
+
+void tile(const WeightRows& w, float factor, float* highest, float* sum, float* rescale) {
+  switch (w.form) {
+    case WeightForm::f32:
+      return tile_of<WeightForm::f32>(w, factor, highest, sum, rescale);
+    case WeightForm::f32_f16:
+      return tile_of<WeightForm::f32_f16>(w, factor, highest, sum, rescale);
+    case WeightForm::f32_bf16:
+      return tile_of<WeightForm::f32_bf16>(w, factor, highest, sum, rescale);
+    case WeightForm::bf16:
+      return tile_of<WeightForm::bf16>(w, factor, highest, sum, rescale);
+  }
+}
+
+template <WeightForm kForm>
+void round_of(const WeightRows& w) {
+  for (int r = 0; r < w.count; ++r) {
+    float* row = w.rows + r * w.stride;
+    std::uint16_t* packed = kForm == WeightForm::bf16 ? w.packed + r * w.packed_stride : nullptr;
+    for (int c = 0; c < w.columns; c += kLanes) store<kForm>(hn::Load(D(), row + c), row + c, packed + c);
+  }
+}
+
+void round(const WeightRows& w) {
+  switch (w.form) {
+    case WeightForm::f32:
+      return;
+    case WeightForm::f32_f16:
+      return round_of<WeightForm::f32_f16>(w);
+    case WeightForm::f32_bf16:
+      return round_of<WeightForm::f32_bf16>(w);
+    case WeightForm::bf16:
+      return round_of<WeightForm::bf16>(w);
+  }
+}
+
+HWY_INLINE void scale_row(float* row, int columns, float factor) {
+  const D d;
+  const V factors = hn::Set(d, factor);
+  for (int c = 0; c < columns; c += kLanes) hn::Store(hn::Mul(hn::Load(d, row + c), factors), d, row + c);
+}
+
+void rescale(float* rows, std::int64_t stride, int count, int columns, const float* factors) {
+  for (int r = 0; r < count; ++r) {
+    if (factors[r] != 1) scale_row(rows + r * stride, columns, factors[r]);
+  }
+}
+
+void scale(float* rows, std::int64_t stride, int count, int columns, float factor) {
+  for (int r = 0; r < count; ++r) scale_row(rows + r * stride, columns, factor);
+}
+
+template <class T, class Store>
+HWY_INLINE void write_as(const float* row, float factor, int columns, T* out, const Store& store) {
+  const D d;
+  const V factors = hn::Set(d, factor);
+  int c = 0;
+  for (; c + kLanes <= columns; c += kLanes) store(hn::Mul(hn::Load(d, row + c), factors), out + c);
+  if (c == columns) return;
+  HWY_ALIGN T rest[kLanes];
+  store(hn::Mul(hn::Load(d, row + c), factors), rest);
+  std::memcpy(out + c, rest, sizeof(T) * static_cast<std::size_t>(columns - c));
+}
+
+void write(const float* row, float factor, int columns, dhyan_dtype dtype, void* out) {
+  const D d;
+  switch (dtype) {
+    case DHYAN_F32:
+      return write_as(row, factor, columns, static_cast<float*>(out), [](V x, float* to) HWY_ATTR { hn::StoreU(x, D(), to); });
+    case DHYAN_F16:
+      return write_as(row, factor, columns, static_cast<std::uint16_t*>(out),
+                      [d](V x, std::uint16_t* to) HWY_ATTR { store_f16(d, x, to); });
+    default:
+      return write_as(row, factor, columns, static_cast<std::uint16_t*>(out),
+                      [d](V x, std::uint16_t* to) HWY_ATTR { store_bf16(d, x, to); });
+  }
+}
+
+}  // namespace
+
+const SoftmaxKernels& softmax_kernels_of_target() {
+  static constexpr SoftmaxKernels kernels = {tile, round, rescale, scale, write};
+  return kernels;
+}
+}  // namespace HWY_NAMESPACE
+}  // namespace dhyan::cpu
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace dhyan::cpu {
+HWY_EXPORT(softmax_kernels_of_target);
+
+const SoftmaxKernels& softmax_kernels_on(std::int64_t targets) {
+  return pick(HWY_DISPATCH_TABLE(softmax_kernels_of_target), targets)();
+}
+
+}  // namespace dhyan::cpu
+#endif
