@@ -5,6 +5,7 @@
 #include <cmath>
 #include <cstring>
 #include <limits>
+#include <numbers>
 
 #include "cpu/dispatch.hpp"
 
@@ -26,9 +27,6 @@ using D = hn::ScalableTag<float>;
 using V = hn::Vec<D>;
 constexpr int kLanes = static_cast<int>(hn::MaxLanes(D()));
 constexpr float kNone = -std::numeric_limits<float>::infinity();
-
-// Logits of this size and beyond would overflow when multiplied by log2(e) before they are subtracted.
-constexpr float kHuge = 1e30f;
 
 // Stores one vector of weights in their form.
 template <WeightForm kForm>
@@ -101,14 +99,14 @@ void tile_of(const WeightRows& w, float factor, float* highest, float* sum, floa
     const float now = std::max(before, highest_of(row, w.columns));
     const float shift = now == kNone ? 0 : now;
     float total;
-    if (std::abs(shift) < kHuge) {
+    if (std::abs(shift) < kHugeLogit) {
       total = weigh<kForm, true>(row, packed, w.columns, factor, shift * factor);
     } else {
       total = weigh<kForm, false>(row, packed, w.columns, factor, shift);
     }
     float keep = 1;
     if (before != now) {
-      const bool fused = std::abs(before) < kHuge && std::abs(now) < kHuge;
+      const bool fused = std::abs(before) < kHugeLogit && std::abs(now) < kHugeLogit;
       keep = exp2_one(fused ? before * factor - now * factor : (before - now) * factor);
     }
     highest[r] = now;
@@ -207,6 +205,18 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace dhyan::cpu {
 HWY_EXPORT(softmax_kernels_of_target);
+
+double softmax_lse(float highest, float sum, float factor) {
+  if (sum == 0) return -std::numeric_limits<double>::infinity();
+  const double shift = std::abs(highest) < kHugeLogit ? highest * factor : static_cast<double>(highest) * factor;
+  return shift * std::numbers::ln2 + std::log(static_cast<double>(sum));
+}
+
+double add_exponentials(double a, double b) {
+  const double high = std::max(a, b), low = std::min(a, b);
+  if (low == -std::numeric_limits<double>::infinity()) return high;
+  return high + std::log1p(std::exp(low - high));
+}
 
 const SoftmaxKernels& softmax_kernels_on(std::int64_t targets) {
   return pick(HWY_DISPATCH_TABLE(softmax_kernels_of_target), targets)();

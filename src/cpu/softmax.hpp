@@ -9,6 +9,9 @@
 
 namespace dhyan::cpu {
 
+// Logits of this size and beyond could overflow where they are multiplied by log2(e) before their maximum is subtracted.
+inline constexpr float kHugeLogit = 1e30f;
+
 // What weights are rounded to before they meet the values, and where they then lie.
 enum class WeightForm {
   f32,       // in place, as they are
@@ -39,6 +42,12 @@ struct SoftmaxKernels {
   // out = row * factor, rounded to nearest even once.
   void (*write)(const float* row, float factor, int columns, dhyan_dtype dtype, void* out);
 };
+
+// log of the sum of exponentials of a row, from what `tile` left of it; -inf without a finite logit.
+double softmax_lse(float highest, float sum, float factor);
+
+// log(e^a + e^b)
+double add_exponentials(double a, double b);
 
 const SoftmaxKernels& softmax_kernels_on(std::int64_t highway_targets);
 

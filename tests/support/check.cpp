@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include "cpu/fused.hpp"
 #include "reference/reference.hpp"
 #include "support/bounds.hpp"
 #include "support/compare.hpp"
@@ -31,7 +32,7 @@ void check_backward(const Instance& x, const Forward& given) {
 }  // namespace
 
 const std::vector<const core::ImplementationEntry*>& implementations() {
-  static const std::vector<const core::ImplementationEntry*> all{};
+  static const std::vector<const core::ImplementationEntry*> all{&cpu::fused_entry};
   return all;
 }
 
