@@ -38,7 +38,7 @@ format: ## Format the C and C++ sources
 	@scripts/setup developer
 	scripts/format
 
-lint: ## clang-format check, clang-tidy and shellcheck
+lint: ## Check formatting, C++ (clang-tidy), shell scripts and API comments
 	@scripts/setup developer
 	scripts/lint
 
