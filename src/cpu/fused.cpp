@@ -19,12 +19,11 @@ std::optional<std::string> refuse(const core::Problem& p, const dhyan_device_des
     return "fused takes head dimensions up to 512, not " + std::to_string(std::max(p.head_dim, p.value_head_dim)) +
            "; reference and naive take any";
   }
-  if (p.direction == DHYAN_BACKWARD) return "fused computes the forward pass; reference computes gradients";
   return std::nullopt;
 }
 
 std::unique_ptr<core::Executable> plan(const core::Problem& p, const dhyan_device_description& device) {
-  return plan_fused_forward(p, device);
+  return p.direction == DHYAN_FORWARD ? plan_fused_forward(p, device) : plan_fused_backward(p, device);
 }
 
 }  // namespace
