@@ -5,7 +5,7 @@
 set -euo pipefail
 library=$1
 header=$2
-declared=$(sed -nE 's/^DHYAN_API .*\b(dhyan_[a-z_]+)\(.*/\1/p' "$header" | sort -u)
+declared=$(grep -oE '\bdhyan_[a-z_]+\(' "$header" | tr -d '(' | sort -u)
 exported=$(nm --dynamic --defined-only --format=posix "$library" | awk '{ print $1 }' | sort -u)
 [ -n "$declared" ] || { echo "no function found in $header"; exit 1; }
 if ! difference=$(diff <(echo "$declared") <(echo "$exported")); then
