@@ -104,7 +104,7 @@ Target detect() {
   const bool avx3 = t.hardware & HWY_AVX3;
   t.hardware_bf16 = avx3 && (cpuid(7, 1).eax & kAvx512Bf16);
   const unsigned tiles = cpuid(7).edx & (kAmxBf16 | kAmxTile);
-  t.hardware_amx = avx3 && tiles == (kAmxBf16 | kAmxTile) && (saved_state() & kTileState) == kTileState;
+  t.hardware_amx = t.hardware_bf16 && tiles == (kAmxBf16 | kAmxTile) && (saved_state() & kTileState) == kTileState;
 
   if (!(t.hardware & HWY_SSE4)) {
     t.error = "this processor has no " + std::string(kLevels[0].lacking) + ", which dhyan needs at least";
