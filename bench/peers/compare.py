@@ -40,7 +40,7 @@ def flops(shape, causal):
 class Contenders:
     """One shape's arrays and everybody's calls over them."""
 
-    def __init__(self, library, shape, dtype, causal):
+    def __init__(self, library, shape, dtype, causal, with_naive):
         import torch
         import torch.nn.functional as F
 
@@ -57,8 +57,10 @@ class Contenders:
         if library:
             self.forward = library.plan(FORWARD, inputs, implementation="fused", **options)
             self.backward = library.plan(BACKWARD, inputs | gradients, implementation="fused", **options)
+        if library and with_naive:
             self.naive_out = torch.full_like(self.out, math.nan)
-            naive = {"query": self.query, "key": self.key, "value": self.value, "out": self.naive_out}
+            naive = inputs | {"out": self.naive_out}
+            del naive["lse"]
             self.naive = library.plan(FORWARD, naive, implementation="naive", **options)
 
         heads_first = [x.transpose(1, 2).requires_grad_() for x in (self.query, self.key, self.value)]
@@ -86,10 +88,14 @@ class Contenders:
         bound = 1e-4 if self.query.element_size() == 4 else 3e-2
         self.forward()
         self.backward()
-        self.naive()
-        ours = [self.out, self.naive_out] + [x.transpose(1, 2) for x in (self.grad_query, self.grad_key, self.grad_value)]
-        theirs = [self.torch_out.transpose(1, 2)] * 2 + list(self.torch_backward())
-        for name, a, b in zip(("out", "naive out", "grad_query", "grad_key", "grad_value"), ours, theirs):
+        right = self.torch_out.transpose(1, 2)
+        pairs = {"out": (self.out, right)}
+        for name, theirs in zip(("grad_query", "grad_key", "grad_value"), self.torch_backward()):
+            pairs[name] = (getattr(self, name), theirs.transpose(1, 2))
+        if self.naive:
+            self.naive()
+            pairs["naive out"] = (self.naive_out, right)
+        for name, (a, b) in pairs.items():
             error = float((a.double() - b.detach().double()).norm() / b.detach().double().norm())
             if not error < bound:
                 sys.exit(f"{name} differs from PyTorch's by {error:.2e} of its norm, at most {bound:.0e} is right: nothing timed")
@@ -107,7 +113,7 @@ def compare_shapes(library, arguments):
         for shape in shapes:
             for causal in (False, True):
                 torch.manual_seed(sum(shape))
-                c = Contenders(library, shape, dtype, causal)
+                c = Contenders(library, shape, dtype, causal, with_naive=not arguments.quick)
                 if library:
                     c.check()
                 calls = {"torch_forward": c.torch_forward, "forward": c.forward}
@@ -153,22 +159,32 @@ def print_row(row):
 
 
 def scratch(library):
-    """Bytes of scratch beside what the project allows, from plans alone."""
+    """Bytes of scratch and of what it may grow with, from plans alone."""
     rows = []
     for dtype in ("float32", "bfloat16"):
         for b, t, n, k, h in ((1, 2048, 8, 8, 64), (1, LONGEST, 1, 1, 64), (2, 8192, 32, 8, 128), (4, 4096, 8, 8, 512)):
             query, key, lse = (dtype, (b, t, n, h)), (dtype, (b, t, k, h)), ("float32", (b, n, t))
-            arrays = {"query": query, "key": key, "value": key, "out": query, "lse": lse}
-            gradients = {"grad_out": query, "grad_query": query, "grad_key": key, "grad_value": key}
-            bias = {"bias": ("float32", (1, 1, 1, t)), "grad_bias": ("float32", (1, 1, 1, t))}
+            forward = {"query": query, "key": key, "value": key, "out": query, "lse": lse}
+            backward = forward | {"grad_out": query, "grad_query": query, "grad_key": key, "grad_value": key}
+            shared = {"batch": (dtype, (1, n, t, t)), "heads": (dtype, (b, 1, t, t))}
             plan = lambda direction, arrays: library.plan(direction, arrays, implementation="fused", threads=THREADS).scratch_bytes
-            row = {"dtype": dtype, "B": b, "T": t, "N": n, "K": k, "H": h}
-            row |= {"forward": plan(FORWARD, arrays), "forward_allowed": THREADS * 2**24}
-            copies = 4 * b * t * h * (n if n == k else n + 2 * k)
-            row |= {"backward": plan(BACKWARD, arrays | gradients), "backward_allowed": copies}
-            row |= {"backward_with_bias": plan(BACKWARD, arrays | gradients | bias), "bias_allowed": 4 * t * t}
+            row = {"dtype": dtype, "B": b, "T": t, "N": n, "K": k, "H": h, "forward": plan(FORWARD, forward)}
+            row["backward"] = plan(BACKWARD, backward)
+            row["f32_gradients"] = 4 * b * t * h * (n if n == k else n + 2 * k)
+            for name, bias in shared.items():
+                row[f"backward_bias_shared_by_{name}"] = plan(BACKWARD, backward | {"bias": bias, "grad_bias": bias})
+            row["scores"] = 4 * t * t
             rows.append(row)
     return rows
+
+
+def scratch_bars(bars, rows):
+    mebibytes = lambda sizes: max(sizes) / 2**20 / THREADS
+    bars.add("forward scratch, worst plan", mebibytes(r["forward"] for r in rows), 16, at_least=False, unit="MiB/thread")
+    rest = mebibytes(r["backward"] - r["f32_gradients"] for r in rows)
+    bars.add("backward scratch beyond one f32 dQ (GQA: dK, dV too)", rest, 16, at_least=False, unit="MiB/thread")
+    extra = max((r[f"backward_bias_shared_by_{name}"] - r["backward"]) / r["scores"] for r in rows for name in ("batch", "heads"))
+    bars.add("scratch that a shared bias's gradient adds, in matrices of scores", extra, 0.1, at_least=False, unit="")
 
 
 def resident(library_path, direction):
@@ -311,16 +327,7 @@ def main():
         naive = [r["forward_over_naive"] for r in rows if "forward_over_naive" in r]
         jax_ratios = [r["forward_over_jax"] for r in rows if "forward_over_jax" in r]
         result["scratch"] = scratch(library)
-        forward, backward, bias = (
-            max(r[name] / r[allowed] for r in result["scratch"])
-            for name, allowed in (
-                ("forward", "forward_allowed"),
-                ("backward", "backward_allowed"),
-                ("backward_with_bias", "bias_allowed"),
-            )
-        )
-        bars.add("forward scratch over 16 MiB per thread, worst plan", forward, 1, at_least=False)
-        bars.add("backward scratch over one f32 dQ (GQA: and dK, dV), worst plan", backward, 1, at_least=False)
+        scratch_bars(bars, result["scratch"])
         if not arguments.quick:
             for direction in ("forward", "backward"):
                 found = result[f"resident_{direction}"] = resident(arguments.library, direction)
