@@ -152,7 +152,7 @@ void score_gradient(const ScoreGradient& tile) {
 }
 
 template <class T, class Load>
-float dot_of(const T* a, const T* b, std::int64_t n, const Load& load) {
+HWY_INLINE float dot_of(const T* a, const T* b, std::int64_t n, const Load& load) {
   const D d;
   V sum0 = hn::Zero(d), sum1 = hn::Zero(d);
   std::int64_t i = 0;

@@ -5,7 +5,7 @@
 set -euo pipefail
 library=$1
 header=$2
-declared=$(grep -oE '\bdhyan_[a-z_]+\(' "$header" | tr -d '(' | sort -u)
+declared=$(grep -E '^DHYAN_API ' "$header" | grep -oE '\bdhyan_[a-z0-9_]+\(' | tr -d '(' | sort -u)
 exported=$(nm --dynamic --defined-only --format=posix "$library" | awk '{ print $1 }' | sort -u)
 [ -n "$declared" ] || { echo "no function found in $header"; exit 1; }
 if ! difference=$(diff <(echo "$declared") <(echo "$exported")); then
