@@ -82,6 +82,30 @@ TEST(FusedForward, SkipsBlocksThatAWindowHides) {
   }
 }
 
+TEST(FusedForward, StreamsKeysForAFewQueries) {
+  for (const dhyan_dtype dtype : kTypes) {
+    for (const std::int64_t h : {1, 8, 20, 64, 129}) {
+      for (const std::int64_t group : {1, 3, 8}) {
+        for (const std::int64_t s : {1, 15, 300, 5000}) {
+          Case c = plain(dtype, 8 / group, s, h, 130 - h);
+          c.query_heads = 2 * group;
+          c.sink = s == 300;
+          check_case(c);
+          c.layout = Layout::transposed;
+          c.dropout = 0.3;
+          c.softcap = 2;
+          c.key_lengths = {s / 2};
+          c.query_lengths = {(8 / group + 1) / 2};
+          check_case(c);
+          c.window_left = 600;
+          c.causal = DHYAN_CAUSAL_BOTTOM_RIGHT;
+          check_case(c);
+        }
+      }
+    }
+  }
+}
+
 TEST(FusedForward, HasTheSameBitsForEveryThreadCount) {
   for (const dhyan_dtype dtype : kTypes) {
     for (const std::int64_t t : {1, 7, 200, 1100}) {

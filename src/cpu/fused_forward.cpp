@@ -5,6 +5,8 @@
 // V once, then lets each of its strips (at most Tiling::rows query rows) meet it: scores, logits, weights, weighted values.
 // What a row computes depends on the blocks and chunks of keys alone, never on the rows beside it, so tasks may be cut to suit
 // the number of threads and the bits stay.
+#include "cpu/fused_forward.hpp"
+
 #include <algorithm>
 #include <cmath>
 #include <cstring>
@@ -24,9 +26,6 @@ namespace dhyan::cpu {
 namespace {
 
 constexpr float kNone = -std::numeric_limits<float>::infinity();
-
-std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
-std::int64_t round_up(std::int64_t a, std::int64_t b) { return ceil_div(a, b) * b; }
 
 struct Tiling {
   int rows;   // query rows of a strip
@@ -55,35 +54,6 @@ Tiling tiling_of(const core::Problem& p) {
   return kTilings[std::size(kTilings) - 1].tiling;
 }
 
-// How scale is split: the query is multiplied before the product, the scores after it.
-struct Scale {
-  float query = 1;
-  float scores = 1;  // positive
-};
-
-// Operands that are rounded to bf16 take only a power of two, which is exact.
-Scale split_scale(double scale, dhyan_dtype operand) {
-  if (operand != DHYAN_BF16 || scale == 0) return {static_cast<float>(scale), 1};
-  const int exponent = std::clamp(std::ilogb(scale), -126, 0);
-  const double query = std::copysign(std::ldexp(1.0, exponent), scale);
-  return {static_cast<float>(query), static_cast<float>(scale / query)};
-}
-
-WeightForm weight_form(dhyan_dtype dtype, dhyan_dtype operand) {
-  if (operand == DHYAN_BF16) return WeightForm::bf16;
-  if (dtype == DHYAN_BF16) return WeightForm::f32_bf16;
-  return dtype == DHYAN_F16 ? WeightForm::f32_f16 : WeightForm::f32;
-}
-
-// Part of a worker's scratch.
-struct Piece {
-  std::size_t offset = 0;
-  template <class T>
-  T* in(std::byte* scratch) const {
-    return reinterpret_cast<T*>(scratch + offset);
-  }
-};
-
 // At most Tiling::rows query rows: `heads` heads from n on, `rows / heads` tokens from t on; row r is head n + r % heads.
 struct Strip {
   std::int64_t n, t;
@@ -92,22 +62,6 @@ struct Strip {
   Left query;
   bool touched;  // the sums hold something
 };
-
-// Keys that some query of [begin, end) sees.
-core::KeyRange keys_of(const core::Problem& p, const core::Sequence& s, std::int64_t begin, std::int64_t end) {
-  core::KeyRange keys{0, s.key_count};
-  if (p.window_left >= 0) keys.begin = std::max<std::int64_t>(0, begin + s.shift - p.window_left);
-  if (p.window_right >= 0) keys.end = std::min(keys.end, end + s.shift + p.window_right);
-  if (p.causal != DHYAN_CAUSAL_OFF) keys.end = std::min(keys.end, end + s.shift);
-  return keys.begin < keys.end ? keys : core::KeyRange{0, 0};
-}
-
-// Whether causal or a window hides some of these keys from some query of [begin, end).
-bool partly_hidden(const core::Problem& p, const core::Sequence& s, std::int64_t begin, std::int64_t end, core::KeyRange keys) {
-  if (p.window_left >= 0 && keys.begin < end - 1 + s.shift - p.window_left) return true;
-  if (p.window_right >= 0 && keys.end > begin + s.shift + p.window_right + 1) return true;
-  return p.causal != DHYAN_CAUSAL_OFF && keys.end > begin + s.shift + 1;
-}
 
 class FusedForward final : public core::Executable {
  public:
@@ -122,8 +76,6 @@ class FusedForward final : public core::Executable {
 
   void plan_tasks();
   void plan_scratch();
-  void blank_gaps(const core::Buffers& buffers) const;
-  void blank(const core::Buffers& buffers, std::int64_t b, std::int64_t n, std::int64_t token) const;
   void run_task(const core::Buffers& buffers, std::int64_t index, std::byte* scratch) const;
   int make_strips(Task& task, std::int64_t t_begin, std::int64_t t_end) const;
   void load_query(const Task& task, Strip& strip, int index) const;
@@ -237,29 +189,10 @@ std::string FusedForward::describe() const {
 }
 
 void FusedForward::run(const core::Buffers& buffers, void* scratch, void*) const {
-  if (problem_.packed) blank_gaps(buffers);
+  if (problem_.packed) blank_gaps(problem_, buffers);
   auto* const memory = static_cast<std::byte*>(scratch);
   core::parallel_for(tasks_, workers_, [&](std::int64_t task, int worker) {
     run_task(buffers, task, memory + worker_bytes_ * static_cast<std::size_t>(worker));
-  });
-}
-
-// Out and lse of a row that no query stands behind.
-void FusedForward::blank(const core::Buffers& buffers, std::int64_t b, std::int64_t n, std::int64_t token) const {
-  const core::Problem& p = problem_;
-  const auto& o = p.out.strides;
-  void* out = core::advance(buffers.out, p.dtype, b * o[0] + token * o[1] + n * o[2]);
-  std::memset(out, 0, static_cast<std::size_t>(p.value_head_dim) * core::size_of(p.dtype));
-  if (!p.lse.present()) return;
-  const auto& l = p.lse.strides;
-  static_cast<float*>(buffers.lse)[b * l[0] + n * l[1] + token * l[2]] = kNone;
-}
-
-void FusedForward::blank_gaps(const core::Buffers& buffers) const {
-  core::uncovered_rows(problem_, buffers, true, [&](std::int64_t b, std::int64_t begin, std::int64_t end) {
-    for (std::int64_t token = begin; token < end; ++token) {
-      for (std::int64_t n = 0; n < problem_.query_heads; ++n) blank(buffers, b, n, token);
-    }
   });
 }
 
@@ -285,7 +218,7 @@ void FusedForward::run_task(const core::Buffers& buffers, std::int64_t index, st
   const std::int64_t t_held = std::min(t_end, task.sequence.query_count);
   if (!p.packed) {
     for (std::int64_t t = std::max(t_begin, t_held); t < t_end; ++t) {
-      for (std::int64_t n = 0; n < task.heads; ++n) blank(buffers, b, task.first_head + n, t);
+      for (std::int64_t n = 0; n < task.heads; ++n) blank_row(p, buffers, b, task.first_head + n, t);
     }
   }
   if (t_begin >= t_held) return;
@@ -418,41 +351,21 @@ void FusedForward::meet(const Task& task, Strip& strip, int index, std::int64_t 
 }
 
 void FusedForward::finish(const Task& task, const Strip& strip, int index) const {
-  const core::Problem& p = problem_;
-  const auto& o = p.out.strides;
-  const auto& l = p.lse.strides;
-  const float* highest = highest_.in<float>(task.scratch) + std::int64_t{index} * tiling_.rows;
-  const float* total = totals_.in<float>(task.scratch) + std::int64_t{index} * tiling_.rows;
-  float* row = sums_.in<float>(task.scratch) + std::int64_t{index} * tiling_.rows * sum_stride_;
-  const int dim = static_cast<int>(p.value_head_dim);
+  const std::int64_t first = std::int64_t{index} * tiling_.rows;
+  const float* highest = highest_.in<float>(task.scratch) + first;
+  const float* total = totals_.in<float>(task.scratch) + first;
+  float* row = sums_.in<float>(task.scratch) + first * sum_stride_;
   for (int r = 0; r < strip.rows; ++r, row += sum_stride_) {
-    const std::int64_t n = strip.n + r % strip.heads;
     const std::int64_t token = task.sequence.query_begin + strip.t + r / strip.heads;
-    float factor = 1 / total[r];
-    if (total[r] == 0) {
-      factor = 0;
-      std::fill_n(row, sum_stride_, 0.0f);
-    }
-    if (p.lse.present() || p.sink.present()) {
-      double lse = softmax_lse(highest[r], total[r], exponent_factor_);
-      if (p.sink.present()) {
-        const double sink = static_cast<const float*>(task.buffers.sink)[n * p.sink.strides[0]];
-        const double whole = add_exponentials(lse, sink);
-        if (total[r] != 0) factor = static_cast<float>(std::exp(lse - whole) / total[r]);
-        lse = whole;
-      }
-      if (p.lse.present()) {
-        static_cast<float*>(task.buffers.lse)[task.b * l[0] + n * l[1] + token * l[2]] = static_cast<float>(lse);
-      }
-    }
-    softmax_.write(row, factor, dim, p.dtype,
-                   core::advance(task.buffers.out, p.dtype, task.b * o[0] + token * o[1] + n * o[2]));
+    finish_row(problem_, task.buffers, softmax_, task.b, strip.n + r % strip.heads, token,
+               {highest[r], total[r], exponent_factor_}, row);
   }
 }
 
 }  // namespace
 
 std::unique_ptr<core::Executable> plan_fused_forward(const core::Problem& problem, const dhyan_device_description&) {
+  if (streams(problem)) return plan_fused_stream(problem);
   return std::make_unique<FusedForward>(problem);
 }
 

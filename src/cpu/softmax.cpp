@@ -212,6 +212,12 @@ double softmax_lse(float highest, float sum, float factor) {
   return shift * std::numbers::ln2 + std::log(static_cast<double>(sum));
 }
 
+float softmax_rescale(float before, float now, float factor) {
+  if (before == now) return 1;
+  const bool fused = std::abs(before) < kHugeLogit && std::abs(now) < kHugeLogit;
+  return std::exp2(fused ? before * factor - now * factor : (before - now) * factor);
+}
+
 double add_exponentials(double a, double b) {
   const double high = std::max(a, b), low = std::min(a, b);
   if (low == -std::numeric_limits<double>::infinity()) return high;

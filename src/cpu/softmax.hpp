@@ -46,6 +46,9 @@ struct SoftmaxKernels {
 // log of the sum of exponentials of a row, from what `tile` left of it; -inf without a finite logit.
 double softmax_lse(float highest, float sum, float factor);
 
+// What a sum taken with `before` as the highest logit is multiplied by when `now` is.
+float softmax_rescale(float before, float now, float factor);
+
 // log(e^a + e^b)
 double add_exponentials(double a, double b);
 
