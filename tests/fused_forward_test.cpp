@@ -91,7 +91,7 @@ TEST(FusedForward, StreamsKeysForAFewQueries) {
           c.query_heads = 2 * group;
           c.sink = s == 300;
           check_case(c);
-          c.layout = Layout::transposed;
+          c.layout = Layout::heads_first;
           c.dropout = 0.3;
           c.softcap = 2;
           c.key_lengths = {s / 2};
