@@ -44,8 +44,8 @@ struct BackwardPlan {
   int key_piece = 0;    // keys packed together: what a tile skips, it skips by pieces
   std::int64_t chunks = 0;
 
-  // scale = packed_factor * late_factor. Q and K are multiplied by the first as they are packed, so that no product overflows
-  // before it is scaled; the second, not 1 only where packing rounds to bf16, is left for f32 sums.
+  // scale = packed_factor * late_factor. K, and for dK Q, is multiplied by the first as it is packed, so that no product
+  // overflows before it is scaled; the second, not 1 only where packing rounds to bf16, is left for f32 sums.
   float packed_factor = 1;
   float late_factor = 1;
   dhyan_dtype rounding = DHYAN_F32;  // of weights and score gradients, where the engine does not round anyway
@@ -54,7 +54,7 @@ struct BackwardPlan {
   bool bias_in_tiles = false;                      // dBias has an element for every (b, n, t, s)
   bool bias_by_sums = false;                       // it has not
   bool sink = false;
-  bool accumulate_apart = false;  // dQ is summed in scratch, not in grad_query
+  bool split_query_sums = false;  // dQ is 16-bit and summed over several chunks
 
   bool tiles() const { return query || key || value || bias_in_tiles; }
   bool score_gradients() const { return query || key || bias_in_tiles; }
@@ -70,11 +70,11 @@ struct BackwardPlan {
 
 // Scratch all threads share.
 struct SharedScratch {
-  float* lse;            // +inf where a row has no weights
-  float* delta;          // rowsum(dO * out) - grad_lse
-  float* query_sums;     // [rows][head_dim], when accumulate_apart
-  std::int64_t* passed;  // per unit: how many blocks of its dQ the unit has finished with
-  float* bias_partials;  // [tasks][floats of a dBias tile]
+  float* lse;                   // +inf where a row has no weights
+  float* delta;                 // rowsum(dO * out) - grad_lse
+  std::uint16_t* query_halves;  // [rows][head_dim], with split_query_sums: the lower halves of dQ's sums
+  std::int64_t* passed;         // per unit: how many blocks of its dQ the unit has finished with
+  float* bias_partials;         // [tasks][floats of a dBias tile]
 
   SharedScratch(const BackwardPlan& plan, Carver& carver);
 };

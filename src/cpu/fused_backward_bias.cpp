@@ -71,7 +71,7 @@ void add_tile(const BackwardPlan& plan, const BiasGrid& grid, const BackwardTile
     const float* from = tile.logit_gradients() + tile.first() + r * tile.stride();
     float* to = sums + (grid.query ? r * grid.row_stride : 0);
     if (grid.key)
-      plan.rows->add(to + tile.first(), from, to + tile.first(), columns);
+      plan.rows->add(from, 0, to + tile.first(), 0, 1, columns, true);
     else
       *to += plan.rows->sum(from, columns);
   }
@@ -99,7 +99,7 @@ void write_bias_row(const BackwardPlan& plan, const core::Buffers& buffers, std:
                     std::int64_t count) {
   const core::Operand& bias = plan.problem.grad_bias;
   if ((bias.strides[3] == 1 || count == 1) && bias.dtype != DHYAN_F64) {
-    plan.rows->write(from, 1, core::advance(buffers.grad_bias, bias.dtype, offset), bias.dtype, count);
+    plan.rows->write(from, 0, 1, core::advance(buffers.grad_bias, bias.dtype, offset), 0, bias.dtype, 1, count);
     return;
   }
   for (std::int64_t c = 0; c < count; ++c)
@@ -148,7 +148,8 @@ void bias_gradient(const BackwardPlan& plan, const core::Buffers& buffers, const
   if (grid.slices == 1) return;
   core::parallel_for(grid.tiles, p.threads, [&](std::int64_t index, int) {
     float* sums = shared.bias_partials + index * grid.slices * floats;
-    for (std::int64_t slice = 1; slice < grid.slices; ++slice) plan.rows->add(sums, sums + slice * floats, sums, floats);
+    for (std::int64_t slice = 1; slice < grid.slices; ++slice)
+      plan.rows->add(sums + slice * floats, 0, sums, 0, 1, floats, true);
     write_tile(plan, grid, buffers, index, sums);
   });
 }

@@ -83,23 +83,24 @@ void sum_rows(const BackwardPlan& plan, const core::Buffers& buffers, const Shar
     const std::int64_t begin = task % parts * kRows, end = std::min(begin + kRows, sequence.query_count);
     for (std::int64_t n = 0; n < p.query_heads; ++n) {
       const std::int64_t first = plan.first_row(b, n, sequence);
+      if (begin >= end) return;
+      if (deltas)
+        plan.rows->dot(
+            core::advance(buffers.grad_out, p.grad_out.dtype, row_offset(p.grad_out, b, sequence.query_begin + begin, n)),
+            p.grad_out.strides[1],
+            core::advance(buffers.out, p.out.dtype, row_offset(p.out, b, sequence.query_begin + begin, n)), p.out.strides[1],
+            p.dtype, end - begin, p.value_head_dim, shared.delta + first + begin);
       for (std::int64_t t = begin; t < end; ++t) {
         const std::int64_t token = sequence.query_begin + t;
-        float lse =
-            static_cast<const float*>(buffers.lse)[b * p.lse.strides[0] + n * p.lse.strides[1] + token * p.lse.strides[2]];
-        float delta = 0;
-        if (lse == -std::numeric_limits<float>::infinity()) {
+        float& lse = shared.lse[first + t];
+        float& delta = shared.delta[first + t];
+        lse = static_cast<const float*>(buffers.lse)[b * p.lse.strides[0] + n * p.lse.strides[1] + token * p.lse.strides[2]];
+        if (!deltas || lse == -std::numeric_limits<float>::infinity()) delta = 0;
+        if (lse == -std::numeric_limits<float>::infinity())
           lse = -lse;
-        } else if (deltas) {
-          delta = plan.rows->dot(core::advance(buffers.grad_out, p.grad_out.dtype, row_offset(p.grad_out, b, token, n)),
-                                 core::advance(buffers.out, p.out.dtype, row_offset(p.out, b, token, n)), p.dtype,
-                                 p.value_head_dim);
-          if (p.grad_lse.present())
-            delta -= static_cast<const float*>(
-                buffers.grad_lse)[b * p.grad_lse.strides[0] + n * p.grad_lse.strides[1] + token * p.grad_lse.strides[2]];
-        }
-        shared.lse[first + t] = lse;
-        shared.delta[first + t] = delta;
+        else if (deltas && p.grad_lse.present())
+          delta -= static_cast<const float*>(
+              buffers.grad_lse)[b * p.grad_lse.strides[0] + n * p.grad_lse.strides[1] + token * p.grad_lse.strides[2]];
       }
     }
     if (!plan.query) return;

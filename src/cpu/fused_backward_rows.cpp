@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <cstring>
 
-#include "core/convert.hpp"
 #include "cpu/dispatch.hpp"
 #include "cpu/target.hpp"
 
@@ -27,25 +26,24 @@ using V = hn::Vec<D>;
 using M = hn::Mask<D>;
 constexpr int kLanes = static_cast<int>(HWY_MAX_BYTES / sizeof(float));
 
-// e^x to 2 ulp; 0 under -87, e^88 above 88, NaN stays. Range reduction by ln 2 in two parts, then a polynomial of degree 5
-// that is minimax on [-ln 2 / 2, ln 2 / 2].
+// e^x to 2 ulp near 0 and 2^-22 at worst; 0 under -87, e^88 above 88, NaN stays. Range reduction by ln 2, which a float holds
+// to 2^-28, then a polynomial of degree 5 that is minimax on [-ln 2 / 2, ln 2 / 2].
 HWY_INLINE V exponential(V x) {
   const D d;
-  const hn::RebindToSigned<D> whole;
+  const Bits bits;
+  const V shift = hn::Set(d, 0x1.8p23f);  // added, it leaves the nearest integer in the lowest bits
   const M tiny = hn::Lt(x, hn::Set(d, -87.0f));
   x = hn::Min(hn::Set(d, 88.0f), hn::Max(hn::Set(d, -87.0f), x));
-  const auto n = hn::NearestInt(hn::Mul(x, hn::Set(d, 1.44269504088896341f)));
-  const V multiple = hn::ConvertTo(d, n);
-  V r = hn::NegMulAdd(multiple, hn::Set(d, 0.693359375f), x);
-  r = hn::NegMulAdd(multiple, hn::Set(d, -2.12194440e-4f), r);
+  const V shifted = hn::MulAdd(x, hn::Set(d, 1.44269504088896341f), shift);
+  const V r = hn::NegMulAdd(hn::Sub(shifted, shift), hn::Set(d, 0.693147180559945309f), x);
   V p = hn::Set(d, 8.312501e-3f);
   p = hn::MulAdd(p, r, hn::Set(d, 4.1890331e-2f));
   p = hn::MulAdd(p, r, hn::Set(d, 1.6667116e-1f));
   p = hn::MulAdd(p, r, hn::Set(d, 4.9999231e-1f));
   p = hn::MulAdd(p, r, hn::Set(d, 1.0f));
   p = hn::MulAdd(p, r, hn::Set(d, 1.0f));
-  const V scaled = hn::BitCast(d, hn::Add(hn::BitCast(whole, p), hn::ShiftLeft<23>(n)));
-  return hn::IfThenZeroElse(tiny, scaled);
+  const auto power = hn::ShiftLeft<23>(hn::BitCast(bits, shifted));
+  return hn::IfThenZeroElse(tiny, hn::BitCast(d, hn::Add(hn::BitCast(bits, p), power)));
 }
 
 // The nearest bf16, as a float.
@@ -78,76 +76,84 @@ HWY_INLINE V nearest(V x, dhyan_dtype dtype) {
   return x;
 }
 
-// The steps of one vector at column c. kPlain: neither softcap nor dropout nor rounding nor the logits' own gradient.
+// One row of a tile.
+struct Row {
+  float *scores, *gradients, *logits;
+  const float *slope, *keep;
+  V lse, delta, factor;
+  dhyan_dtype rounding;
+};
+
+// The steps of one vector at column c. kPlain: nothing but weights and their gradients.
 template <bool kPlain>
-HWY_INLINE void step(const ScoreGradient& tile, std::int64_t at, V lse, V delta, V factor, M visible, bool all) {
+HWY_INLINE void step(const Row& row, int c, M visible, bool all) {
   const D d;
-  V weight = exponential(hn::MulSub(hn::Load(d, tile.scores + at), factor, lse));
+  V weight = exponential(hn::MulSub(hn::Load(d, row.scores + c), row.factor, row.lse));
   if (!all) weight = hn::IfThenElseZero(visible, weight);
   V kept = weight;
   if constexpr (!kPlain) {
-    if (tile.keep) kept = hn::Mul(kept, hn::Load(d, tile.keep + at));
+    if (row.keep) kept = hn::Mul(kept, hn::Load(d, row.keep + c));
   }
-  if (tile.gradients) {
-    V gradient = hn::Load(d, tile.gradients + at);
+  if (kPlain || row.gradients) {
+    V gradient = hn::Load(d, row.gradients + c);
     if constexpr (!kPlain) {
-      if (tile.keep) gradient = hn::Mul(gradient, hn::Load(d, tile.keep + at));
+      if (row.keep) gradient = hn::Mul(gradient, hn::Load(d, row.keep + c));
     }
-    gradient = hn::Mul(weight, hn::Sub(gradient, delta));
+    gradient = hn::Mul(weight, hn::Sub(gradient, row.delta));
     if (!all) gradient = hn::IfThenElseZero(visible, gradient);
     if constexpr (!kPlain) {
-      if (tile.logits) hn::Store(gradient, d, tile.logits + at);
-      if (tile.slope) gradient = hn::Mul(gradient, hn::Load(d, tile.slope + at));
+      if (row.logits) hn::Store(gradient, d, row.logits + c);
+      if (row.slope) gradient = hn::Mul(gradient, hn::Load(d, row.slope + c));
       if (!all) gradient = hn::IfThenElseZero(visible, gradient);
-      gradient = nearest(gradient, tile.rounding);
+      gradient = nearest(gradient, row.rounding);
     }
-    hn::Store(gradient, d, tile.gradients + at);
+    hn::Store(gradient, d, row.gradients + c);
   }
-  if constexpr (!kPlain) kept = nearest(kept, tile.rounding);
-  hn::Store(kept, d, tile.scores + at);
+  if constexpr (!kPlain) kept = nearest(kept, row.rounding);
+  hn::Store(kept, d, row.scores + c);
 }
 
-void clear(const ScoreGradient& tile, std::int64_t at, std::int64_t count) {
-  const std::size_t bytes = sizeof(float) * static_cast<std::size_t>(count);
-  std::memset(tile.scores + at, 0, bytes);
-  if (tile.gradients) std::memset(tile.gradients + at, 0, bytes);
-  if (tile.logits) std::memset(tile.logits + at, 0, bytes);
+void clear(const Row& row, int begin, int end) {
+  if (begin >= end) return;
+  const std::size_t bytes = sizeof(float) * static_cast<std::size_t>(end - begin);
+  std::memset(row.scores + begin, 0, bytes);
+  if (row.gradients) std::memset(row.gradients + begin, 0, bytes);
+  if (row.logits) std::memset(row.logits + begin, 0, bytes);
 }
 
 template <bool kPlain>
 void score_gradient_rows(const ScoreGradient& tile) {
   const D d;
-  const V factor = hn::Set(d, tile.factor);
   const int padded = (tile.columns + 15) / 16 * 16;
+  const auto moved = [](auto* from, std::int64_t by) { return from ? from + by : nullptr; };
   for (int r = 0; r < tile.rows; ++r) {
-    const std::int64_t row = r * tile.stride;
+    const std::int64_t at = r * tile.stride;
+    const Row row = {tile.scores + at,          moved(tile.gradients, at), moved(tile.logits, at),
+                     moved(tile.slope, at),     moved(tile.keep, at),      hn::Set(d, tile.lse[r]),
+                     hn::Set(d, tile.delta[r]), hn::Set(d, tile.factor),   tile.rounding};
     const int begin = tile.begin[r], end = tile.end[r];
     if (begin >= end) {
-      clear(tile, row, padded);
+      clear(row, 0, padded);
       continue;
     }
-    const int first = begin / kLanes * kLanes;
-    const int last = (end + kLanes - 1) / kLanes * kLanes;
-    if (first > 0) clear(tile, row, first);
-    const V lse = hn::Set(d, tile.lse[r]);
-    const V delta = hn::Set(d, tile.delta[r]);
-    int c = first;
+    int c = begin / kLanes * kLanes;
+    clear(row, 0, c);
     const auto edge = [&] {
       const V position = hn::Iota(d, static_cast<float>(c));
       const M visible = hn::And(hn::Ge(position, hn::Set(d, static_cast<float>(begin))),
                                 hn::Lt(position, hn::Set(d, static_cast<float>(end))));
-      step<kPlain>(tile, row + c, lse, delta, factor, visible, false);
+      step<kPlain>(row, c, visible, false);
       c += kLanes;
     };
-    if (begin > first) edge();
-    for (; c + kLanes <= end; c += kLanes) step<kPlain>(tile, row + c, lse, delta, factor, M(), true);
-    if (c < last) edge();
-    if (c < padded) clear(tile, row + c, padded - c);
+    if (begin > c) edge();
+    for (; c + kLanes <= end; c += kLanes) step<kPlain>(row, c, M(), true);
+    if (c < end) edge();
+    clear(row, c, padded);
   }
 }
 
 void score_gradient(const ScoreGradient& tile) {
-  const bool plain = !tile.slope && !tile.keep && !tile.logits && tile.rounding == DHYAN_F32;
+  const bool plain = tile.gradients && !tile.slope && !tile.keep && !tile.logits && tile.rounding == DHYAN_F32;
   plain ? score_gradient_rows<true>(tile) : score_gradient_rows<false>(tile);
 }
 
@@ -160,28 +166,32 @@ HWY_INLINE float dot_of(const T* a, const T* b, std::int64_t n, const Load& load
     sum0 = hn::MulAdd(load(a + i), load(b + i), sum0);
     sum1 = hn::MulAdd(load(a + i + kLanes), load(b + i + kLanes), sum1);
   }
-  if (i < n) {
-    HWY_ALIGN T rest[4][kLanes] = {};
-    const auto count = static_cast<std::size_t>(n - i);
-    const std::size_t low = std::min<std::size_t>(count, kLanes);
-    std::memcpy(rest[0], a + i, sizeof(T) * low);
-    std::memcpy(rest[1], b + i, sizeof(T) * low);
-    std::memcpy(rest[2], a + i + low, sizeof(T) * (count - low));
-    std::memcpy(rest[3], b + i + low, sizeof(T) * (count - low));
+  for (; i < n; i += kLanes) {
+    HWY_ALIGN T rest[2][kLanes] = {};
+    const std::size_t bytes = sizeof(T) * static_cast<std::size_t>(std::min<std::int64_t>(n - i, kLanes));
+    std::memcpy(rest[0], a + i, bytes);
+    std::memcpy(rest[1], b + i, bytes);
     sum0 = hn::MulAdd(load(rest[0]), load(rest[1]), sum0);
-    sum1 = hn::MulAdd(load(rest[2]), load(rest[3]), sum1);
   }
   return hn::GetLane(hn::SumOfLanes(d, hn::Add(sum0, sum1)));
 }
 
-float dot(const void* a, const void* b, dhyan_dtype dtype, std::int64_t n) {
+template <class T, class Load>
+void dots_of(const void* a, std::int64_t a_stride, const void* b, std::int64_t b_stride, std::int64_t rows, std::int64_t n,
+             float* sums, const Load& load) {
+  for (std::int64_t r = 0; r < rows; ++r)
+    sums[r] = dot_of(static_cast<const T*>(a) + r * a_stride, static_cast<const T*>(b) + r * b_stride, n, load);
+}
+
+void dot(const void* a, std::int64_t a_stride, const void* b, std::int64_t b_stride, dhyan_dtype dtype, std::int64_t rows,
+         std::int64_t n, float* sums) {
   switch (dtype) {
     case DHYAN_F32:
-      return dot_of(static_cast<const float*>(a), static_cast<const float*>(b), n, load_f32);
+      return dots_of<float>(a, a_stride, b, b_stride, rows, n, sums, load_f32);
     case DHYAN_F16:
-      return dot_of(static_cast<const std::uint16_t*>(a), static_cast<const std::uint16_t*>(b), n, load_f16);
+      return dots_of<std::uint16_t>(a, a_stride, b, b_stride, rows, n, sums, load_f16);
     default:
-      return dot_of(static_cast<const std::uint16_t*>(a), static_cast<const std::uint16_t*>(b), n, load_bf16);
+      return dots_of<std::uint16_t>(a, a_stride, b, b_stride, rows, n, sums, load_bf16);
   }
 }
 
@@ -195,23 +205,77 @@ float sum(const float* from, std::int64_t n) {
   return hn::GetLane(hn::SumOfLanes(d, total)) + rest;
 }
 
-void add(const float* initial, const float* from, float* to, std::int64_t n) {
+void add(const float* from, std::int64_t stride, float* to, std::int64_t to_stride, std::int64_t rows, std::int64_t n,
+         bool accumulate) {
   const D d;
-  if (!initial) {
-    std::memcpy(to, from, sizeof(float) * static_cast<std::size_t>(n));
-    return;
+  for (std::int64_t r = 0; r < rows; ++r, from += stride, to += to_stride) {
+    if (!accumulate) {
+      std::memcpy(to, from, sizeof(float) * static_cast<std::size_t>(n));
+      continue;
+    }
+    std::int64_t i = 0;
+    for (; i + kLanes <= n; i += kLanes) hn::StoreU(hn::Add(hn::LoadU(d, to + i), hn::LoadU(d, from + i)), d, to + i);
+    for (; i < n; ++i) to[i] += from[i];
   }
-  std::int64_t i = 0;
-  for (; i + kLanes <= n; i += kLanes) hn::StoreU(hn::Add(hn::LoadU(d, initial + i), hn::LoadU(d, from + i)), d, to + i);
-  for (; i < n; ++i) to[i] = initial[i] + from[i];
 }
 
-// The sixteen bits of values that nearest_bf16 or nearest_f16 has made exact.
+using Half = hn::Rebind<std::uint16_t, D>;
+
+// Calls body(i, vector of from[i...], how many of its elements there are) for all of a row.
+template <class Body>
+HWY_INLINE void vectors_of(const float* from, std::int64_t n, const Body& body) {
+  const D d;
+  std::int64_t i = 0;
+  for (; i + kLanes <= n; i += kLanes) body(i, hn::LoadU(d, from + i), kLanes);
+  if (i == n) return;
+  HWY_ALIGN float rest[kLanes] = {};
+  std::memcpy(rest, from + i, sizeof(float) * static_cast<std::size_t>(n - i));
+  body(i, hn::Load(d, rest), static_cast<int>(n - i));
+}
+
+HWY_INLINE hn::Vec<Half> load_halves(const std::uint16_t* from, int count) {
+  const Half half;
+  if (count == kLanes) return hn::LoadU(half, from);
+  HWY_ALIGN std::uint16_t rest[kLanes] = {};
+  std::memcpy(rest, from, sizeof(std::uint16_t) * static_cast<std::size_t>(count));
+  return hn::Load(half, rest);
+}
+
+HWY_INLINE void store_halves(hn::Vec<Bits> lower_bits, std::uint16_t* to, int count) {
+  const Half half;
+  const auto halves = hn::TruncateTo(half, lower_bits);
+  if (count == kLanes) return hn::StoreU(halves, half, to);
+  HWY_ALIGN std::uint16_t rest[kLanes];
+  hn::Store(halves, half, rest);
+  std::memcpy(to, rest, sizeof(std::uint16_t) * static_cast<std::size_t>(count));
+}
+
+HWY_INLINE V join(const std::uint16_t* upper, const std::uint16_t* lower, int count) {
+  const Bits bits;
+  const auto high = hn::ShiftLeft<16>(hn::PromoteTo(bits, load_halves(upper, count)));
+  return hn::BitCast(D(), hn::Or(high, hn::PromoteTo(bits, load_halves(lower, count))));
+}
+
+void add_halves(const float* from, std::int64_t stride, std::uint16_t* upper, std::int64_t upper_stride, std::uint16_t* lower,
+                std::int64_t lower_stride, std::int64_t rows, std::int64_t n, bool accumulate) {
+  const Bits bits;
+  for (std::int64_t r = 0; r < rows; ++r, from += stride, upper += upper_stride, lower += lower_stride) {
+    vectors_of(from, n, [&](std::int64_t i, V value, int count) {
+      if (accumulate) value = hn::Add(join(upper + i, lower + i, count), value);
+      const auto raw = hn::BitCast(bits, value);
+      store_halves(hn::ShiftRight<16>(raw), upper + i, count);
+      store_halves(raw, lower + i, count);
+    });
+  }
+}
+
+// The sixteen bits of the nearest bf16 or f16, in the lower half of each lane.
 HWY_INLINE hn::Vec<Bits> half_bits(V x, dhyan_dtype dtype) {
   const D d;
   const Bits bits;
+  if (dtype == DHYAN_BF16) return hn::ShiftRight<16>(hn::BitCast(bits, nearest_bf16(x)));
+  x = nearest_f16(x);
   const auto raw = hn::BitCast(bits, x);
-  if (dtype == DHYAN_BF16) return hn::ShiftRight<16>(raw);
   const auto sign = hn::And(hn::ShiftRight<16>(raw), hn::Set(bits, 0x8000));
   const V magnitude = hn::Abs(x);
   const auto normal = hn::ShiftRight<13>(hn::Sub(hn::BitCast(bits, magnitude), hn::Set(bits, 112u << 23)));
@@ -222,31 +286,44 @@ HWY_INLINE hn::Vec<Bits> half_bits(V x, dhyan_dtype dtype) {
   return hn::Or(half, sign);
 }
 
-void write(const float* from, float factor, void* to, dhyan_dtype dtype, std::int64_t n) {
+void finish_halves(const float* from, std::int64_t stride, float factor, std::uint16_t* upper, std::int64_t upper_stride,
+                   const std::uint16_t* lower, std::int64_t lower_stride, dhyan_dtype dtype, std::int64_t rows,
+                   std::int64_t n) {
+  const V times = hn::Set(D(), factor);
+  for (std::int64_t r = 0; r < rows; ++r, from += stride, upper += upper_stride, lower += lower_stride) {
+    vectors_of(from, n, [&](std::int64_t i, V value, int count) {
+      value = hn::Mul(hn::Add(join(upper + i, lower + i, count), value), times);
+      store_halves(half_bits(value, dtype), upper + i, count);
+    });
+  }
+}
+
+void write(const float* from, std::int64_t stride, float factor, void* to, std::int64_t to_stride, dhyan_dtype dtype,
+           std::int64_t rows, std::int64_t n) {
   const D d;
   const V times = hn::Set(d, factor);
-  std::int64_t i = 0;
   if (dtype == DHYAN_F32) {
     auto* out = static_cast<float*>(to);
-    for (; i + kLanes <= n; i += kLanes) hn::StoreU(hn::Mul(hn::LoadU(d, from + i), times), d, out + i);
-    for (; i < n; ++i) out[i] = from[i] * factor;
+    for (std::int64_t r = 0; r < rows; ++r, from += stride, out += to_stride) {
+      std::int64_t i = 0;
+      for (; i + kLanes <= n; i += kLanes) hn::StoreU(hn::Mul(hn::LoadU(d, from + i), times), d, out + i);
+      for (; i < n; ++i) out[i] = from[i] * factor;
+    }
     return;
   }
-  const hn::RebindToSigned<D> whole;
-  const hn::Rebind<std::uint16_t, D> half;
   auto* out = static_cast<std::uint16_t*>(to);
-  for (; i + kLanes <= n; i += kLanes) {
-    const V value = nearest(hn::Mul(hn::LoadU(d, from + i), times), dtype);
-    hn::StoreU(hn::DemoteTo(half, hn::BitCast(whole, half_bits(value, dtype))), half, out + i);
+  for (std::int64_t r = 0; r < rows; ++r, from += stride, out += to_stride) {
+    vectors_of(from, n, [&](std::int64_t i, V value, int count) {
+      store_halves(half_bits(hn::Mul(value, times), dtype), out + i, count);
+    });
   }
-  for (; i < n; ++i) core::store(to, dtype, i, static_cast<double>(from[i] * factor));
 }
 
 }  // namespace
 
 // Highway's dispatch table needs a name it can see.
 const BackwardRows& backward_rows_of_target() {
-  static constexpr BackwardRows kRows = {score_gradient, dot, sum, add, write};
+  static constexpr BackwardRows kRows = {score_gradient, dot, sum, add, add_halves, finish_halves, write};
   return kRows;
 }
 }  // namespace HWY_NAMESPACE

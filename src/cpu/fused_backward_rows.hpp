@@ -26,15 +26,26 @@ struct ScoreGradient {
   dhyan_dtype rounding;  // what weights and gradients are rounded to; f32: left as they are
 };
 
+// `rows` rows of `n` elements; strides in elements.
 struct BackwardRows {
   void (*score_gradient)(const ScoreGradient& tile);
-  // Sum of a[i] * b[i] over n elements of dtype.
-  float (*dot)(const void* a, const void* b, dhyan_dtype dtype, std::int64_t n);
+  // sums[r] = sum over i of a[r][i] * b[r][i], both of dtype.
+  void (*dot)(const void* a, std::int64_t a_stride, const void* b, std::int64_t b_stride, dhyan_dtype dtype, std::int64_t rows,
+              std::int64_t n, float* sums);
   float (*sum)(const float* from, std::int64_t n);
-  // to[i] = (initial ? initial[i] : 0) + from[i].
-  void (*add)(const float* initial, const float* from, float* to, std::int64_t n);
-  // to[i] = from[i] * factor, rounded once to dtype.
-  void (*write)(const float* from, float factor, void* to, dhyan_dtype dtype, std::int64_t n);
+  // to = from, or += with accumulate.
+  void (*add)(const float* from, std::int64_t stride, float* to, std::int64_t to_stride, std::int64_t rows, std::int64_t n,
+              bool accumulate);
+  // The same for sums whose upper halves lie in one place and lower halves in another.
+  void (*add_halves)(const float* from, std::int64_t stride, std::uint16_t* upper, std::int64_t upper_stride,
+                     std::uint16_t* lower, std::int64_t lower_stride, std::int64_t rows, std::int64_t n, bool accumulate);
+  // The last addition: upper = (sum + from) * factor, rounded once to dtype.
+  void (*finish_halves)(const float* from, std::int64_t stride, float factor, std::uint16_t* upper, std::int64_t upper_stride,
+                        const std::uint16_t* lower, std::int64_t lower_stride, dhyan_dtype dtype, std::int64_t rows,
+                        std::int64_t n);
+  // to = from * factor, rounded once to dtype.
+  void (*write)(const float* from, std::int64_t stride, float factor, void* to, std::int64_t to_stride, dhyan_dtype dtype,
+                std::int64_t rows, std::int64_t n);
 };
 
 // For the best instruction set this process may use, and for the best of these HWY_* bits.

@@ -11,7 +11,7 @@ SharedScratch::SharedScratch(const BackwardPlan& plan, Carver& carver) {
   const core::Problem& p = plan.problem;
   lse = carver.take<float>(rows);
   delta = carver.take<float>(rows);
-  query_sums = carver.take<float>(plan.accumulate_apart ? rows * static_cast<std::size_t>(p.head_dim) : 0);
+  query_halves = carver.take<std::uint16_t>(plan.split_query_sums ? rows * static_cast<std::size_t>(p.head_dim) : 0);
   passed = carver.take<std::int64_t>(plan.query ? static_cast<std::size_t>(p.batch * p.key_heads * plan.chunks) : 0);
   bias_partials = carver.take<float>(static_cast<std::size_t>(bias_partial_floats(plan)));
 }
@@ -61,14 +61,12 @@ void BackwardTile::pack_keys(const core::Buffers& buffers, const core::Sequence&
   for (int i = 0; i * plan_.key_piece < columns; ++i) {
     const int count = piece_columns(i);
     const std::int64_t token = sequence.key_begin + s + i * plan_.key_piece;
-    const Source keys = source_of(p.key, buffers.key, b, token, head);
+    const Source keys = source_of(p.key, buffers.key, b, token, head, plan_.packed_factor);
     engine.right_transposed(keys, head_dim, count, piece(keys_transposed_, key_bytes_, i));
     if (gradients_wanted_)
       engine.right_transposed(source_of(p.value, buffers.value, b, token, head), value_head_dim, count,
                               piece(values_transposed_, value_bytes_, i));
-    if (key_operand_)
-      engine.right(source_of(p.key, buffers.key, b, token, head, plan_.packed_factor), count, head_dim,
-                   piece(keys_, key_rows_bytes_, i));
+    if (key_operand_) engine.right(keys, count, head_dim, piece(keys_, key_rows_bytes_, i));
   }
 }
 
@@ -104,7 +102,7 @@ bool BackwardTile::compute(const core::Buffers& buffers, const core::Sequence& s
   const std::int64_t token = sequence.query_begin + t;
   const int first_piece = first_ / plan_.key_piece;
   const int last_piece = static_cast<int>(pieces_of(last_, plan_.key_piece));
-  const Left queries = engine.left(source_of(p.query, buffers.query, b, token, n, plan_.packed_factor), rows, head_dim, left_);
+  const Left queries = engine.left(source_of(p.query, buffers.query, b, token, n), rows, head_dim, left_);
   for (int i = first_piece; i < last_piece; ++i)
     engine.multiply(queries, piece(keys_transposed_, key_bytes_, i), scores_ + i * plan_.key_piece, stride_, rows,
                     piece_columns(i), head_dim, false);
@@ -120,10 +118,7 @@ bool BackwardTile::compute(const core::Buffers& buffers, const core::Sequence& s
   float factor = plan_.late_factor;
   if (has_logit_terms(p)) {
     if (factor != 1) {
-      for (int r = 0; r < rows; ++r) {
-        float* row = scores_ + first_ + r * stride_;
-        plan_.rows->write(row, factor, row, DHYAN_F32, columns);
-      }
+      plan_.rows->write(scores_ + first_, stride_, factor, scores_ + first_, stride_, DHYAN_F32, rows, columns);
       factor = 1;
     }
     finish_logits(place, scores_ + first_, stride_, slope_ ? slope_ + first_ : nullptr);
