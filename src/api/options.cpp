@@ -89,7 +89,7 @@ void apply_options(const dhyan_options& o, const dhyan_device_description& devic
   if (o.causal == DHYAN_CAUSAL_BOTTOM_RIGHT && (o.query_origin != 0 || o.key_origin != 0)) {
     const bool query = o.query_origin != 0;
     refuse(query ? "query_origin" : "key_origin", std::to_string(query ? o.query_origin : o.key_origin),
-           "bottom-right causal masking knows no whole to be a shard of; use top-left or origin 0");
+           "bottom-right causal masking cannot be sharded; use top-left, or origin 0");
   }
 
   p.requested = o.implementation;
