@@ -35,7 +35,16 @@ HWY_INLINE void store(V p, float* row, std::uint16_t* packed) {
   if constexpr (kForm == WeightForm::f32) hn::Store(p, d, row);
   if constexpr (kForm == WeightForm::f32_f16) hn::Store(round_f16(d, p), d, row);
   if constexpr (kForm == WeightForm::f32_bf16) hn::Store(round_bf16(d, p), d, row);
-  if constexpr (kForm == WeightForm::bf16) store_bf16(d, p, packed);
+  if constexpr (kForm == WeightForm::bf16) {
+#if HWY_TARGET == HWY_AVX3
+    // Written out because Highway 1.0.3 has no target with AVX-512 BF16, which whoever asks for this form has.
+    __m256i halves;
+    __asm__("vcvtneps2bf16 %1, %0" : "=v"(halves) : "v"(p.raw));
+    _mm256_storeu_si256(reinterpret_cast<__m256i*>(packed), halves);
+#else
+    store_bf16(d, p, packed);
+#endif
+  }
 }
 
 // The last, partial vector of a row with -inf past its columns.
