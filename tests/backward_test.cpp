@@ -28,7 +28,7 @@ void expect_matches_reference(const Case& c) {
   SCOPED_TRACE(describe(c));
   const Instance x(c, Random(describe(c)));
   const Forward given = forward(reference::entry, x);
-  const Backward want = backward(reference::entry, x, given);
+  const Backward want = exact_backward(x, given);
   const Backward got = backward(kBackward, x, given);
   const BackwardBounds bounds = backward_bounds(x, given, want);
   const auto expect = [](const char* what, const Array& g, const Array& w, const Bound& bound) {

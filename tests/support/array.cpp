@@ -111,13 +111,14 @@ void Array::poison() { std::fill_n(bytes_.get(), total_, poison_byte); }
 
 bool Array::poison_outside_elements() const {
   const auto element = static_cast<std::int64_t>(core::size_of(dtype_));
-  std::vector<bool> inside(static_cast<std::size_t>(total_), false);
+  if (begin_ == 0 && total_ == size() * element) return true;
+  std::vector<unsigned char> inside(static_cast<std::size_t>(total_), 0);
   for (std::int64_t i = 0; i < shape_[0]; ++i)
     for (std::int64_t j = 0; j < shape_[1]; ++j)
       for (std::int64_t k = 0; k < shape_[2]; ++k)
         for (std::int64_t l = 0; l < shape_[3]; ++l) {
           const std::int64_t first = begin_ + offset(i, j, k, l) * element;
-          std::fill_n(inside.begin() + first, element, true);
+          std::fill_n(inside.begin() + first, element, static_cast<unsigned char>(1));
         }
   for (std::int64_t i = 0; i < total_; ++i) {
     if (!inside[static_cast<std::size_t>(i)] && bytes_[i] != poison_byte) return false;

@@ -45,15 +45,15 @@ struct Errors {
   std::vector<double> sum, rounding, squares;
 };
 
-// `u` of the inputs multiplies what was rounded before a product; the result itself is rounded to its own type.
-Bound finish(const Errors& errors, double u, const Array& result) {
+// `u` of the inputs multiplies what was rounded before a product; the result itself is rounded to `type`.
+Bound finish(const Errors& errors, double u, const Array& result, dhyan_dtype type) {
   Bound bound;
   const auto want = result.values();
-  const double own = roundoff(result.dtype());
+  const double own = roundoff(type);
   double total = 0;
   for (std::size_t i = 0; i < want.size(); ++i) {
     const double size = std::isfinite(want[i]) ? std::abs(want[i]) : 0;
-    const double store = 2 * (own * size + smallest_step(result.dtype()));  // what is wanted was rounded too
+    const double store = own * size + smallest_step(type);
     bound.element.push_back(store + errors.sum[i] + u * errors.rounding[i]);
     total += store * store + errors.sum[i] * errors.sum[i] + u * u * errors.squares[i];
   }
@@ -172,8 +172,9 @@ ForwardBounds forward_bounds(const Instance& x, const Forward& result) {
     }
   });
   ForwardBounds bounds;
-  bounds.out = finish(out, round.relative, result.out);
-  if (result.lse.present()) bounds.lse = finish(lse, 0, result.lse);
+  bounds.out = finish(out, round.relative, result.out, dtype);
+  const dhyan_dtype statistics = dtype == DHYAN_F64 ? DHYAN_F64 : DHYAN_F32;
+  bounds.lse = finish(lse, 0, result.lse, statistics);
   return bounds;
 }
 
@@ -194,7 +195,7 @@ BackwardBounds backward_bounds(const Instance& x, const Forward& given, const Ba
                                 ? static_cast<double>(p.batch * p.query_heads * p.query_length * p.key_length) /
                                       static_cast<double>(result.grad_bias.size())
                                 : 1;
-  const double rows = static_cast<double>(p.query_length * (p.key_heads == 0 ? 0 : p.group()));
+  const double rows = static_cast<double>(p.query_length * p.group());
 
   core::parallel_for(
       p.batch * p.key_heads, result.grad_bias.present() || result.grad_sink.present() ? 1 : 2, [&](std::int64_t task, int) {
@@ -277,11 +278,12 @@ BackwardBounds backward_bounds(const Instance& x, const Forward& given, const Ba
         }
       });
   BackwardBounds bounds;
-  if (result.grad_query.present()) bounds.grad_query = finish(grad_query, round.relative, result.grad_query);
-  if (result.grad_key.present()) bounds.grad_key = finish(grad_key, round.relative, result.grad_key);
-  if (result.grad_value.present()) bounds.grad_value = finish(grad_value, round.relative, result.grad_value);
-  if (result.grad_bias.present()) bounds.grad_bias = finish(grad_bias, 0, result.grad_bias);
-  if (result.grad_sink.present()) bounds.grad_sink = finish(grad_sink, 0, result.grad_sink);
+  if (result.grad_query.present()) bounds.grad_query = finish(grad_query, round.relative, result.grad_query, dtype);
+  if (result.grad_key.present()) bounds.grad_key = finish(grad_key, round.relative, result.grad_key, dtype);
+  if (result.grad_value.present()) bounds.grad_value = finish(grad_value, round.relative, result.grad_value, dtype);
+  if (result.grad_bias.present()) bounds.grad_bias = finish(grad_bias, 0, result.grad_bias, x.bias.dtype());
+  if (result.grad_sink.present())
+    bounds.grad_sink = finish(grad_sink, 0, result.grad_sink, dtype == DHYAN_F64 ? DHYAN_F64 : DHYAN_F32);
   return bounds;
 }
 

@@ -8,7 +8,8 @@
 //   logit   e + a few a of each term that is added
 //   weight  relative: the logit's error + a few a; rounded to the inputs' type before each product: + u (16-bit types)
 //   out     sum P |v| (weight error + u + accumulation(S)) + u |out|
-// and so on backward: dP errs by accumulation(Hv) |dO| |v|, dlogit = P (dP - delta) by P times that, and is rounded by u.
+// and so on backward, for the given out and lse: dP errs by accumulation(Hv) |dO| |v|, dlogit = P (dP - delta) by P times that,
+// and is rounded by u.
 #pragma once
 
 #include <cmath>
@@ -42,7 +43,8 @@ struct BackwardBounds {
   Bound grad_query, grad_key, grad_value, grad_bias, grad_sink;
 };
 
-ForwardBounds forward_bounds(const Instance& instance, const Forward& reference);
-BackwardBounds backward_bounds(const Instance& instance, const Forward& given, const Backward& reference);
+// Around the exact results.
+ForwardBounds forward_bounds(const Instance& instance, const Forward& exact);
+BackwardBounds backward_bounds(const Instance& instance, const Forward& given, const Backward& exact);
 
 }  // namespace dhyan::testing

@@ -13,6 +13,7 @@
 
 #include "core/convert.hpp"
 #include "core/sequence.hpp"
+#include "reference/reference.hpp"
 
 namespace dhyan::testing {
 namespace {
@@ -72,6 +73,11 @@ Shape score_shape(const Case& c, const std::array<bool, 4>& broadcast) {
     if (broadcast[i]) shape[i] = 1;
   }
   return shape;
+}
+
+// A poisoned array like another, of another type.
+Array retyped(const Array& like, dhyan_dtype dtype) {
+  return like.present() ? Array(dtype, like.shape(), Layout::contiguous) : Array();
 }
 
 constexpr std::array<int, 4> row_order{0, 1, 2, absent_dimension};
@@ -266,32 +272,22 @@ std::string refusal(const core::ImplementationEntry& entry, const core::Problem&
   return entry.refuse(problem, test_device()).value_or("");
 }
 
-Forward forward(const core::ImplementationEntry& entry, const Instance& x, int threads) {
-  Forward result{x.out.like(), {}};
-  if (x.description.lse) result.lse = x.lse.like();
+namespace {
+
+void run_forward(const core::ImplementationEntry& entry, const Instance& x, Forward& result, int threads) {
+  core::Problem problem = x.problem;
+  problem.out = rows_of(x, result.out);
+  problem.lse = lse_of(x, result.lse);
   core::Buffers buffers = x.buffers();
   buffers.out = result.out.data();
   buffers.lse = result.lse.data();
-  run(entry, x.problem, buffers, threads);
+  run(entry, problem, buffers, threads);
   expect_inside(result.out, "out");
   expect_inside(result.lse, "lse");
-  return result;
 }
 
-Backward empty_gradients(const Instance& x) {
-  const Case& c = x.description;
-  const Layout layout = c.layout == Layout::shared_batch ? Layout::contiguous : c.layout;
-  Backward result;
-  if (c.grad_query) result.grad_query = Array(c.dtype, x.query.shape(), layout);
-  if (c.grad_key) result.grad_key = Array(c.dtype, x.key.shape(), layout);
-  if (c.grad_value) result.grad_value = Array(c.dtype, x.value.shape(), layout);
-  if (c.grad_bias) result.grad_bias = x.bias.like();
-  if (c.grad_sink) result.grad_sink = Array(lse_dtype(c), x.sink.shape(), Layout::contiguous);
-  return result;
-}
-
-Backward backward(const core::ImplementationEntry& entry, const Instance& x, const Forward& given, int threads) {
-  Backward result = empty_gradients(x);
+void run_backward(const core::ImplementationEntry& entry, const Instance& x, const Forward& given, Backward& result,
+                  int threads) {
   core::Buffers buffers = x.buffers();
   buffers.out = const_cast<void*>(given.out.data());
   buffers.lse = const_cast<void*>(given.lse.data());
@@ -308,6 +304,53 @@ Backward backward(const core::ImplementationEntry& entry, const Instance& x, con
   expect_inside(result.grad_value, "grad_value");
   expect_inside(result.grad_bias, "grad_bias");
   expect_inside(result.grad_sink, "grad_sink");
+}
+
+// Outputs in the case's own types and layout.
+Backward empty_gradients(const Instance& x) {
+  const Case& c = x.description;
+  const Layout layout = c.layout == Layout::shared_batch ? Layout::contiguous : c.layout;
+  Backward result;
+  if (c.grad_query) result.grad_query = Array(c.dtype, x.query.shape(), layout);
+  if (c.grad_key) result.grad_key = Array(c.dtype, x.key.shape(), layout);
+  if (c.grad_value) result.grad_value = Array(c.dtype, x.value.shape(), layout);
+  if (c.grad_bias) result.grad_bias = x.bias.like();
+  if (c.grad_sink) result.grad_sink = Array(lse_dtype(c), x.sink.shape(), Layout::contiguous);
+  return result;
+}
+
+}  // namespace
+
+Forward forward(const core::ImplementationEntry& entry, const Instance& x, int threads) {
+  Forward result{x.out.like(), x.description.lse ? x.lse.like() : Array()};
+  run_forward(entry, x, result, threads);
+  return result;
+}
+
+Backward backward(const core::ImplementationEntry& entry, const Instance& x, const Forward& given, int threads) {
+  Backward result = empty_gradients(x);
+  run_backward(entry, x, given, result, threads);
+  return result;
+}
+
+Forward exact_forward(const Instance& x) {
+  Forward result{retyped(x.out, DHYAN_F64), retyped(x.lse, DHYAN_F64)};
+  run_forward(reference::entry, x, result, 0);
+  return result;
+}
+
+Backward exact_backward(const Instance& x, const Forward& given) {
+  const Backward own = empty_gradients(x);
+  Backward result{retyped(own.grad_query, DHYAN_F64), retyped(own.grad_key, DHYAN_F64), retyped(own.grad_value, DHYAN_F64),
+                  retyped(own.grad_bias, DHYAN_F64), retyped(own.grad_sink, DHYAN_F64)};
+  run_backward(reference::entry, x, given, result, 0);
+  return result;
+}
+
+Forward rounded(const Instance& x, const Forward& exact) {
+  Forward result{x.out.like(), x.lse.like()};
+  result.out.assign(exact.out.values());
+  result.lse.assign(exact.lse.values());
   return result;
 }
 

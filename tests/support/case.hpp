@@ -102,7 +102,10 @@ std::string refusal(const core::ImplementationEntry& entry, const core::Problem&
 Forward forward(const core::ImplementationEntry& entry, const Instance& instance, int threads = 0);
 Backward backward(const core::ImplementationEntry& entry, const Instance& instance, const Forward& given, int threads = 0);
 
-// Outputs as `forward` would allocate them.
-Backward empty_gradients(const Instance& instance);
+// What the reference computes before it rounds: the outputs are f64 whatever the inputs are.
+Forward exact_forward(const Instance& instance);
+Backward exact_backward(const Instance& instance, const Forward& given);
+// An exact result as the case's own types hold it: what a backward pass is given.
+Forward rounded(const Instance& instance, const Forward& exact);
 
 }  // namespace dhyan::testing
