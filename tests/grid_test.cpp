@@ -168,7 +168,6 @@ std::vector<Case> zero_sizes() {
   add("no_keys", [](Case& c) { c.key_length = 0; });
   add("neither", [](Case& c) { c.query_length = c.key_length = 0; });
   add("no_heads", [](Case& c) { c.query_heads = c.key_heads = 0; });
-  add("no_query_heads", [](Case& c) { c.query_heads = 0; });
   add("no_value_dim", [](Case& c) { c.value_head_dim = 0; });
   add("no_sequences", [](Case& c) { c.batch = 0, c.packed = true; });
   add("all_sequences_empty", [](Case& c) { c.packed = true, c.query_lengths = c.key_lengths = {0, 0}; });
