@@ -224,7 +224,7 @@ def resident_child(library, direction):
 def google_benchmarks(program, repeats):
     """The C++ side: a planned small call, and one-query decode beside a plain read of the same bytes."""
     command = [program, "--benchmark_filter=^(planned|decode|read)", "--benchmark_format=json"]
-    command += [f"--benchmark_repetitions={repeats}", "--benchmark_enable_random_interleaving=true"]
+    command += [f"--benchmark_repetitions={max(repeats, 3)}", "--benchmark_enable_random_interleaving=true"]
     done = subprocess.run(command, capture_output=True, text=True)
     if done.returncode != 0:
         return {"error": done.stderr.strip()[-200:]}

@@ -127,6 +127,8 @@ typedef struct dhyan_options {
    * Dropout of the weights, kept ones scaled by 1 / (1 - p). Which weights are kept depends only on (seed, offset, b, n, t, s):
    * Philox4x32-10 with key = seed + 0x9E3779B97F4A7C15 * offset mod 2^64 (low word first) and counter =
    * (s / 4, t, n, b) in global positions; word s mod 4 is compared: kept iff word >= floor(p * 2^32).
+   * Test vectors: seed 0, offset 0, b = n = t = 0 gives s = 0..3 the words 6627e8d5 e169c58d bc57ac4c 9b00dbd8 (hexadecimal);
+   * seed 1234, offset 7, b = 1, n = 3, t = 5 gives a279a380 1a0e3f6a c7f31e4a 44c55fa2.
    */
   double dropout_probability;
   uint64_t dropout_seed;
