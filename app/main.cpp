@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: Apache-2.0
+// The dhyan command.
+#include <fcntl.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <new>
+
+#include "commands/commands.hpp"
+#include "dhyan/dhyan.hpp"
+#include "io/save.hpp"
+
+namespace dhyan::app {
+namespace {
+
+// Leaves at once, whatever is being computed; only async-signal-safe calls.
+void interrupted(int) {
+  remove_temporary_files();
+  constexpr char clear[] = "\r\033[K";
+  if (isatty(STDERR_FILENO) && write(STDERR_FILENO, clear, sizeof clear - 1) < 0) _exit(exit_interrupted);
+  _exit(exit_interrupted);
+}
+
+int complain(std::string_view sentence, Exit code) {
+  fmt::print(stderr, "dhyan: {}\n", sentence);
+  return code;
+}
+
+Exit exit_of(Status status) {
+  return status == Status::invalid_argument || status == Status::unsupported ? exit_bad_input : exit_runtime;
+}
+
+int run(int argc, char** argv) {
+  CLI::App app("Scaled dot-product attention: run it on files, compare implementations, time them, check this machine.",
+               "dhyan");
+  app.set_version_flag("--version", std::string("dhyan ") + dhyan_version());
+  app.require_subcommand(1);
+  app.footer(
+      "dhyan COMMAND --help shows a command's options and examples.\n"
+      "Exit codes: 0 ok, 1 a check failed, 2 bad usage or input, 3 failed at run time, 130 interrupted.");
+  Action action;
+  add_info(app, action);
+  add_run(app, action);
+  add_bench(app, action);
+  add_check(app, action);
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    if (error.get_exit_code() == 0) return app.exit(error) == 0 ? exit_ok : exit_bad_input;
+    return complain(std::string(error.what()) + "; dhyan --help lists what there is", exit_bad_input);
+  }
+  const int code = action();
+  if (std::fflush(stdout) != 0 || std::ferror(stdout)) return complain("standard output cannot be written", exit_runtime);
+  return code;
+}
+
+}  // namespace
+}  // namespace dhyan::app
+
+int main(int argc, char** argv) {
+  using namespace dhyan::app;
+  for (const int signal : {SIGINT, SIGTERM}) {
+    struct sigaction handler {};
+    handler.sa_handler = interrupted;
+    sigaction(signal, &handler, nullptr);
+  }
+  try {
+    return run(argc, argv);
+  } catch (const Failure& failure) {
+    return complain(failure.what(), failure.code());
+  } catch (const dhyan::Error& error) {
+    return complain(error.what(), exit_of(error.status()));
+  } catch (const std::bad_alloc&) {
+    return complain("there is not enough memory for this", exit_runtime);
+  } catch (const std::exception& error) {
+    return complain(error.what(), exit_runtime);
+  }
+}
