@@ -22,7 +22,9 @@ $(BUILD)/build.ninja: CMakePresets.json | packages
 	@cmake --preset $(PRESET) --log-level=NOTICE >/dev/null
 
 run: build ## Attention of a real sentence encoder by every implementation: checked, compared, timed
-	$(BUILD)/bin/dhyan run --compare
+	$(BUILD)/bin/dhyan run --compare --query $(DATA)/minilm.safetensors:query --key $(DATA)/minilm.safetensors:key \
+	  --value $(DATA)/minilm.safetensors:value --key-lengths $(DATA)/minilm.safetensors:key_lengths \
+	  --expect $(DATA)/minilm.safetensors:out_float64
 
 test: build ## Run all tests (PRESET=asan or tsan: under sanitizers)
 	@scripts/setup python

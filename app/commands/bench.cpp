@@ -67,7 +67,8 @@ Grid parse_grid(const BenchOptions& o) {
       grid.implementations.push_back(parse_implementation("--implementation", name));
     }
   } else {
-    grid.implementations.assign(std::begin(implementations), std::end(implementations));
+    std::ranges::copy_if(implementations, std::back_inserter(grid.implementations),
+                         [](Implementation i) { return !unavailable(i).has_value(); });
   }
 
   const auto axis = [](std::string_view argument, const std::string& text, std::int64_t highest) {

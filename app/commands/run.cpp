@@ -97,7 +97,7 @@ void print_comparison(const Call& call, const Geometry& g, const ComparedCall& c
     if (backward) cells.push_back(row.record.direction);
     if (!row.refusal.empty()) {
       cells.insert(cells.end(), 4 + (stored ? 1 : 0), "–");
-      cells.push_back("did not run");
+      cells.push_back("–");
     } else {
       const auto& check = *row.record.check;
       cells.insert(cells.end(), {milliseconds(row.record.wall_ms), gflops(row.record.tflops), error_text(check.max_abs_error),
@@ -113,6 +113,11 @@ void print_comparison(const Call& call, const Geometry& g, const ComparedCall& c
     fmt::print("Backward: the worst of the gradients, each from the same out and lse, {}.\n", compared.backward_extent);
   }
   if (stored) fmt::print("stored: {}\n", stored->file);
+  for (const ComparedRow& row : compared.rows) {
+    if (!row.refusal.empty() && row.record.direction == "forward") {
+      fmt::print("{}\n", painted(Colour::dim, fmt::format("{} did not run: {}", name_of(row.implementation), row.refusal)));
+    }
+  }
 }
 
 Exit run_comparison(const RunOptions& options, const Call& call, const Geometry& g, const std::optional<Stored>& stored) {
@@ -142,8 +147,9 @@ Exit run_comparison(const RunOptions& options, const Call& call, const Geometry&
     print_comparison(call, g, compared, stored);
   }
   for (const ComparedRow& row : compared.rows) {
-    if (!row.refusal.empty())
+    if (!row.refusal.empty() && (options.json || row.record.direction == "backward")) {
       note(fmt::format("{} {} did not run: {}", name_of(row.implementation), row.record.direction, row.refusal));
+    }
     for (const auto& [name, d] : row.differences) {
       if (d.ok()) continue;
       note(fmt::format("{} {}: {} is wrong: {}", name_of(row.implementation), row.record.direction, name,

@@ -57,6 +57,7 @@ class Comparer {
   }
 
   void run(ComparedRow& row, bool backward, const Oracle& oracle, const Outputs* given) {
+    if (const auto reason = unavailable(row.implementation)) throw Error(Status::unsupported, *reason);
     const bool sampled = !oracle.expected.empty() && !oracle.expected.front().everywhere;
     if (row.implementation == Implementation::reference && sampled) {
       throw Error(Status::unsupported, "above 2 GFLOP it computes the rows that the others are compared with, not the whole");

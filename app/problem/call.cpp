@@ -37,6 +37,13 @@ void check_count(std::string_view argument, const std::optional<Array>& array, s
   }
 }
 
+// The size of the dimension `back` from the end, unless it broadcasts.
+std::int64_t broadcast_extent(const std::optional<Array>& array, std::size_t back) {
+  if (!array || array->shape.size() < back) return 0;
+  const std::int64_t size = array->shape[array->shape.size() - back];
+  return size == 1 ? 0 : size;
+}
+
 double visible_pairs(const Call& call, const Sequence& s) {
   const bool causal = call.causal != Causal::off;
   std::int64_t shift = call.origin.query - call.origin.key;
@@ -105,6 +112,13 @@ Geometry geometry_of(const Call& call) {
   }
   check_count("--query-lengths", call.query_lengths, g.batch);
   check_count("--key-lengths", call.key_lengths, g.batch);
+  if (packed) {
+    // Bias and mask may have room for longer sequences than there are.
+    for (const std::optional<Array>* array : {&call.bias, &call.mask}) {
+      g.query_length = std::max(g.query_length, broadcast_extent(*array, 2));
+      g.key_length = std::max(g.key_length, broadcast_extent(*array, 1));
+    }
+  }
   for (std::int64_t b = 0; b < g.batch; ++b) {
     Sequence s;
     locate(call.query_lengths, call.query_offsets, b, query_tokens, s.query_begin, s.query_count);
@@ -118,6 +132,9 @@ Geometry geometry_of(const Call& call) {
     }
     g.sequences.push_back(s);
   }
+  // Where all sequences are empty the library takes the number of tokens for the longest.
+  if (packed && g.query_length == 0) g.query_length = query_tokens;
+  if (packed && g.key_length == 0) g.key_length = key_tokens;
   return g;
 }
 

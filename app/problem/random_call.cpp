@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "problem/random_call.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
 #include <limits>
