@@ -106,6 +106,14 @@ inline constexpr int kRowPad = 32;  // packed rows end on whole cache lines, zer
 
 inline std::int64_t padded_row(int k) { return (std::int64_t{k} + kRowPad - 1) / kRowPad * kRowPad; }
 
+// Rows lie a token apart, too far for the hardware to foresee: the line kAhead rows on is asked for as one is read.
+inline constexpr int kAhead = 32;
+
+template <Form F>
+DHYAN_TARGET_BF16 inline void prefetch(const Source& source, int row, int rows, int column) {
+  _mm_prefetch(element<F>(source, std::min(row + kAhead, rows - 1), column), _MM_HINT_T0);
+}
+
 // A[m][k] = source(m, k): rows of bf16, padded_row(k) apart.
 template <Form F>
 DHYAN_TARGET_BF16 void pack_rows(const Source& source, int m, int k, void* storage) {
@@ -113,6 +121,7 @@ DHYAN_TARGET_BF16 void pack_rows(const Source& source, int m, int k, void* stora
   const __m512 factor = _mm512_set1_ps(source.factor);
   for (int r = 0; r < m; ++r) {
     for (int i = 0; i < k; i += 32) {
+      prefetch<F>(source, r, m, i);
       _mm512_store_si512(out++, load32<F>(element<F>(source, r, i), k - i, factor));
     }
   }
@@ -127,57 +136,81 @@ struct Panels {
     wide = count ? vectors % count : 0;
   }
   int vectors(int panel) const { return narrow + (panel < wide); }
+
+  // Where one vector of columns lies: its first pair at storage + offset, the next ones `width` vectors apart.
+  struct Place {
+    std::int64_t offset;
+    int width;
+  };
+  Place place(int vector, int pairs) const {
+    const int in_wide = wide * (narrow + 1);
+    const int width = vector < in_wide ? narrow + 1 : narrow;
+    const int within = (vector < in_wide ? vector : vector - in_wide) % width;
+    return {std::int64_t{vector - within} * pairs + within, width};
+  }
 };
 
 // B[k][n] = source(k, n) as [panel][pair][column][2]; pairs past the source's are zero.
 template <Form F>
 DHYAN_TARGET_BF16 void pack(const Source& source, int k, int n, int pairs, int most, void* storage) {
-  auto* out = static_cast<__m512i*>(storage);
   const __m512 factor = _mm512_set1_ps(source.factor);
-  const Panels panels(vectors_of(n), most);
-  int column = 0;
-  for (int panel = 0; panel < panels.count; ++panel) {
-    const int width = panels.vectors(panel);
-    for (int pair = 0; pair < pairs; ++pair, out += width) {
-      for (int v = 0; v < width; v += 2) {
-        const int left = n - column - v * kLanes;
-        const std::byte* at = element<F>(source, 2 * pair, column + v * kLanes);
-        const std::byte* next = element<F>(source, 2 * pair + 1, column + v * kLanes);
-        const __m512i zero = _mm512_setzero_si512();
-        const __m512i first = 2 * pair < k ? load32<F>(at, left, factor) : zero;
-        const __m512i second = 2 * pair + 1 < k ? load32<F>(next, left, factor) : zero;
-        __m512i low, high;
-        interleave(first, second, low, high);
-        _mm512_store_si512(out + v, low);
-        if (v + 1 < width) _mm512_store_si512(out + v + 1, high);
+  const __m512i zero = _mm512_setzero_si512();
+  const int vectors = vectors_of(n);
+  const Panels panels(vectors, most);
+  for (int vector = 0; vector < vectors; vector += 2) {
+    const int column = vector * kLanes;
+    const bool both = vector + 1 < vectors;
+    const Panels::Place left = panels.place(vector, pairs);
+    const Panels::Place right = both ? panels.place(vector + 1, pairs) : left;
+    auto* left_out = static_cast<__m512i*>(storage) + left.offset;
+    auto* right_out = static_cast<__m512i*>(storage) + right.offset;
+    for (int pair = 0; pair < pairs; ++pair, left_out += left.width, right_out += right.width) {
+      const int row = 2 * pair;
+      if (row < k) {
+        prefetch<F>(source, row, k, column);
+        prefetch<F>(source, row + 1, k, column);
       }
+      const __m512i first = row < k ? load32<F>(element<F>(source, row, column), n - column, factor) : zero;
+      const __m512i second = row + 1 < k ? load32<F>(element<F>(source, row + 1, column), n - column, factor) : zero;
+      __m512i low, high;
+      interleave(first, second, low, high);
+      _mm512_store_si512(left_out, low);
+      if (both) _mm512_store_si512(right_out, high);
     }
-    column += width * kLanes;
   }
 }
 
 // B[k][n] = source(n, k), laid out likewise: pairs already stand side by side, so 32-bit values are transposed.
 template <Form F>
 DHYAN_TARGET_BF16 void pack_transposed(const Source& source, int k, int n, int pairs, int most, void* storage) {
-  auto* out = static_cast<__m512i*>(storage);
   const __m512 factor = _mm512_set1_ps(source.factor);
-  const Panels panels(vectors_of(n), most);
-  int column = 0;
-  for (int panel = 0; panel < panels.count; ++panel) {
-    const int width = panels.vectors(panel);
-    for (int v = 0; v < width; ++v, column += kLanes) {
-      for (int pair = 0; pair < pairs; pair += 16) {
-        __m512i rows[16];
-        for (int r = 0; r < 16; ++r) {
-          rows[r] = column + r < n ? load32<F>(element<F>(source, column + r, 2 * pair), k - 2 * pair, factor)
-                                   : _mm512_setzero_si512();
-        }
-        transpose(rows);
-        const int used = std::min(16, pairs - pair);
-        for (int p = 0; p < used; ++p) _mm512_store_si512(out + std::int64_t{pair + p} * width + v, rows[p]);
+  const int vectors = vectors_of(n);
+  const Panels panels(vectors, most);
+  for (int vector = 0; vector < vectors; ++vector) {
+    const int first = vector * kLanes;
+    const int held = std::min(kLanes, n - first);
+    const Panels::Place place = panels.place(vector, pairs);
+    auto* out = static_cast<__m512i*>(storage) + place.offset;
+    for (int pair = 0; pair < pairs; pair += kLanes) {
+      const int left = k - 2 * pair;
+      for (int r = 0; r < held; ++r) prefetch<F>(source, first + r, n, std::min(2 * pair, k - 1));
+      __m512i rows[kLanes];
+      if (held == kLanes && left >= 32) {
+#pragma GCC unroll 16
+        for (int r = 0; r < kLanes; ++r) rows[r] = load32<F>(element<F>(source, first + r, 2 * pair), 32, factor);
+      } else {
+        for (__m512i& row : rows) row = _mm512_setzero_si512();
+        for (int r = 0; r < held; ++r) rows[r] = load32<F>(element<F>(source, first + r, 2 * pair), left, factor);
+      }
+      transpose(rows);
+      const int used = std::min(kLanes, pairs - pair);
+      if (used == kLanes) {
+#pragma GCC unroll 16
+        for (int p = 0; p < kLanes; ++p, out += place.width) _mm512_store_si512(out, rows[p]);
+      } else {
+        for (int p = 0; p < used; ++p, out += place.width) _mm512_store_si512(out, rows[p]);
       }
     }
-    out += std::int64_t{pairs} * width;
   }
 }
 
