@@ -157,8 +157,8 @@ void score_gradient(const ScoreGradient& tile) {
   plain ? score_gradient_rows<true>(tile) : score_gradient_rows<false>(tile);
 }
 
-template <class T, class Load>
-HWY_INLINE float dot_of(const T* a, const T* b, std::int64_t n, const Load& load) {
+template <class T, V (*load)(const T*)>
+HWY_INLINE float dot_of(const T* a, const T* b, std::int64_t n) {
   const D d;
   V sum0 = hn::Zero(d), sum1 = hn::Zero(d);
   std::int64_t i = 0;
@@ -176,22 +176,22 @@ HWY_INLINE float dot_of(const T* a, const T* b, std::int64_t n, const Load& load
   return hn::GetLane(hn::SumOfLanes(d, hn::Add(sum0, sum1)));
 }
 
-template <class T, class Load>
+template <class T, V (*load)(const T*)>
 void dots_of(const void* a, std::int64_t a_stride, const void* b, std::int64_t b_stride, std::int64_t rows, std::int64_t n,
-             float* sums, const Load& load) {
+             float* sums) {
   for (std::int64_t r = 0; r < rows; ++r)
-    sums[r] = dot_of(static_cast<const T*>(a) + r * a_stride, static_cast<const T*>(b) + r * b_stride, n, load);
+    sums[r] = dot_of<T, load>(static_cast<const T*>(a) + r * a_stride, static_cast<const T*>(b) + r * b_stride, n);
 }
 
 void dot(const void* a, std::int64_t a_stride, const void* b, std::int64_t b_stride, dhyan_dtype dtype, std::int64_t rows,
          std::int64_t n, float* sums) {
   switch (dtype) {
     case DHYAN_F32:
-      return dots_of<float>(a, a_stride, b, b_stride, rows, n, sums, load_f32);
+      return dots_of<float, load_f32>(a, a_stride, b, b_stride, rows, n, sums);
     case DHYAN_F16:
-      return dots_of<std::uint16_t>(a, a_stride, b, b_stride, rows, n, sums, load_f16);
+      return dots_of<std::uint16_t, load_f16>(a, a_stride, b, b_stride, rows, n, sums);
     default:
-      return dots_of<std::uint16_t>(a, a_stride, b, b_stride, rows, n, sums, load_bf16);
+      return dots_of<std::uint16_t, load_bf16>(a, a_stride, b, b_stride, rows, n, sums);
   }
 }
 
