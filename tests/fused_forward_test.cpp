@@ -84,7 +84,7 @@ TEST(FusedForward, SkipsBlocksThatAWindowHides) {
 
 TEST(FusedForward, StreamsKeysForAFewQueries) {
   for (const dhyan_dtype dtype : kTypes) {
-    for (const std::int64_t h : {1, 8, 20, 64, 129}) {
+    for (const std::int64_t h : {1, 8, 20, 33, 64, 97, 129}) {
       for (const std::int64_t group : {1, 3, 8}) {
         for (const std::int64_t s : {1, 15, 300, 5000}) {
           Case c = plain(dtype, 8 / group, s, h, 130 - h);

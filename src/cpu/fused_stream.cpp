@@ -18,13 +18,18 @@ namespace {
 
 constexpr float kNone = -std::numeric_limits<float>::infinity();
 
-constexpr std::int64_t kMostRows = 8;    // queries that share a key
-constexpr std::int64_t kBlock = 256;     // keys between two steps of the softmax
-constexpr std::int64_t kTokens = 16;     // keys of one head before the next head's
-constexpr std::int64_t kTaskRows = 256;  // queries of all heads of a task, about
-constexpr std::int64_t kTasks = 128;     // wanted in all
+constexpr std::int64_t kMostRows = 8;          // queries that share a key
+constexpr std::int64_t kBlock = 256;           // keys between two steps of the softmax
+constexpr std::int64_t kTokens = kStreamKeys;  // keys of one head before the next head's
+constexpr std::int64_t kTaskRows = 256;        // queries of all heads of a task, about
+constexpr std::int64_t kTasks = 128;           // wanted in all
 constexpr std::int64_t kPartialBytes = 4 << 20;
 constexpr std::int64_t kScoreStride = kBlock + 16;
+
+const StreamKernels& kernels_for(const core::Problem& p) {
+  const StreamKernels* dot = p.dtype == DHYAN_BF16 ? bf16_dot_stream_kernels() : nullptr;
+  return dot ? *dot : stream_kernels_on(highway_targets());
+}
 
 class FusedStream final : public core::Executable {
  public:
@@ -46,8 +51,10 @@ class FusedStream final : public core::Executable {
   core::Problem problem_;
   const SoftmaxKernels& softmax_;
   const StreamKernels& stream_;
+  Scale scale_;
   WeightForm form_;
   bool has_terms_;
+  float exponent_factor_;    // as in the tiled driver
   std::int64_t task_heads_;  // key heads of a task
   std::int64_t head_blocks_, splits_, split_keys_;
   int workers_;
@@ -68,9 +75,11 @@ struct FusedStream::Task {
 FusedStream::FusedStream(const core::Problem& p)
     : problem_(p),
       softmax_(softmax_kernels_on(highway_targets())),
-      stream_(stream_kernels_on(highway_targets())),
+      stream_(kernels_for(p)),
+      scale_(split_scale(p.scale, stream_.operand)),
       form_(weight_form(p.dtype, DHYAN_F32)),
       has_terms_(has_logit_terms(p)),
+      exponent_factor_(static_cast<float>(std::numbers::log2e * (has_terms_ ? 1 : scale_.scores))),
       rows_(p.group() * p.query_length),
       query_stride_(round_up(p.head_dim, 16)),
       sum_stride_(round_up(p.value_head_dim, 16)),
@@ -108,7 +117,7 @@ FusedStream::FusedStream(const core::Problem& p)
 }
 
 std::string FusedStream::describe() const {
-  return "online softmax, keys and values streamed as f32 in " + std::to_string(splits_) +
+  return std::string("online softmax on ") + stream_.name + ", keys and values read once in " + std::to_string(splits_) +
          (splits_ == 1 ? " split" : " splits") + " of " + std::to_string(split_keys_) + " keys, on " +
          std::to_string(workers_) + (workers_ == 1 ? " thread" : " threads");
 }
@@ -169,7 +178,7 @@ void FusedStream::run_task(const core::Buffers& buffers, std::int64_t index, std
     const std::int64_t t = r % task.rows / p.group();
     float* const row = sums + r * sum_stride_;
     if (splits_ == 1) {
-      const RowSum sum{highest[r], totals[r], std::numbers::log2e_v<float>};
+      const RowSum sum{highest[r], totals[r], exponent_factor_};
       finish_row(p, buffers, softmax_, b, n, task.sequence.query_begin + t, sum, row);
     } else {
       float* const to = partial(partials, b, n, t, split);
@@ -189,8 +198,7 @@ void FusedStream::load_queries(const Task& task) const {
     for (std::int64_t r = 0; r < task.rows; ++r, to += query_stride_) {
       const std::int64_t n = h * p.group() + r % p.group(), token = task.sequence.query_begin + r / p.group();
       const void* from = core::advance(task.buffers.query, p.dtype, task.b * q[0] + token * q[1] + n * q[2]);
-      stream_.widen({from, p.dtype, 0, static_cast<float>(p.scale)}, 0, static_cast<int>(p.head_dim),
-                    static_cast<int>(query_stride_), to);
+      stream_.widen({from, p.dtype, 0, scale_.query}, 0, static_cast<int>(p.head_dim), static_cast<int>(query_stride_), to);
     }
   }
 }
@@ -228,11 +236,12 @@ void FusedStream::meet(const Task& task, std::int64_t begin, std::int64_t end) c
                     static_cast<int>(p.group()),
                     task.rows,
                     columns};
+    if (has_terms_ && scale_.scores != 1) softmax_.scale(rows, kScoreStride, task.rows, columns, scale_.scores);
     if (changed) finish_logits(tile, rows, kScoreStride, nullptr);
     WeightRows weights{rows, kScoreStride, task.rows, columns, p.has_dropout() ? WeightForm::f32 : form_, nullptr, 0};
     float* const rescale = rescale_.in<float>(task.scratch);
-    softmax_.tile(weights, std::numbers::log2e_v<float>, highest_.in<float>(task.scratch) + row,
-                  totals_.in<float>(task.scratch) + row, rescale);
+    softmax_.tile(weights, exponent_factor_, highest_.in<float>(task.scratch) + row, totals_.in<float>(task.scratch) + row,
+                  rescale);
     if (p.has_dropout()) {
       apply_dropout(tile, rows, kScoreStride);
       weights.form = form_;
@@ -261,7 +270,6 @@ void FusedStream::join(const core::Buffers& buffers, std::int64_t b, std::int64_
     if (!p.packed) blank_row(p, buffers, b, n, t);
     return;
   }
-  constexpr float kFactor = std::numbers::log2e_v<float>;
   const float* const first = partial(partials, b, n, t, 0);
   float highest = kNone;
   for (std::int64_t i = 0; i < splits_; ++i) highest = std::max(highest, first[i * partial_stride_ + sum_stride_]);
@@ -270,7 +278,7 @@ void FusedStream::join(const core::Buffers& buffers, std::int64_t b, std::int64_
   float total = 0;
   for (std::int64_t i = 0; i < splits_; ++i) {
     const float* const more = first + i * partial_stride_;
-    const float factor = softmax_rescale(more[sum_stride_], highest, kFactor);
+    const float factor = softmax_rescale(more[sum_stride_], highest, exponent_factor_);
     total += more[sum_stride_ + 1] * factor;
     if (i == 0) {
       softmax_.scale(row, 0, 1, static_cast<int>(sum_stride_), factor);
@@ -278,13 +286,13 @@ void FusedStream::join(const core::Buffers& buffers, std::int64_t b, std::int64_
       stream_.add(more, factor, static_cast<int>(sum_stride_), row);
     }
   }
-  finish_row(p, buffers, softmax_, b, n, sequence.query_begin + t, {highest, total, kFactor}, row);
+  finish_row(p, buffers, softmax_, b, n, sequence.query_begin + t, {highest, total, exponent_factor_}, row);
 }
 
 }  // namespace
 
 bool streams(const core::Problem& p) {
-  return p.batch > 0 && p.key_heads > 0 && p.query_length > 0 && p.group() > 0 && p.query_length * p.group() <= kMostRows;
+  return p.batch > 0 && p.key_heads > 0 && p.query_length > 0 && p.group() > 0 && p.query_length * p.group() <= kStreamRows;
 }
 
 std::unique_ptr<core::Executable> plan_fused_stream(const core::Problem& problem) {

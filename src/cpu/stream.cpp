@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <type_traits>
 
 #include "cpu/dispatch.hpp"
 
@@ -23,7 +24,7 @@ constexpr int kLanes = static_cast<int>(hn::MaxLanes(F32()));
 constexpr int kKeys = 4;                      // keys whose products are summed side by side
 constexpr int kRows = kLanes == 16 ? 4 : 2;   // queries likewise: kKeys * kRows accumulators
 constexpr int kSlice = kLanes == 16 ? 4 : 2;  // vectors of a value's row; kRows * kSlice accumulators
-constexpr std::int64_t kAhead = 16;           // rows between a read and the prefetch that serves a later one
+constexpr std::int64_t kAhead = 24;           // rows between a read and the prefetch that serves a later one
 
 template <dhyan_dtype kType>
 struct Element {
@@ -41,6 +42,9 @@ HWY_INLINE F32Vector load(const typename Element<kType>::Stored* from) {
   if constexpr (kType == DHYAN_BF16) return load_bf16(from);
 }
 
+template <int kCount>
+using Count = std::integral_constant<int, kCount>;
+
 // Elements [0, count), count < kLanes, then zeros.
 template <dhyan_dtype kType>
 HWY_INLINE F32Vector load_first(const typename Element<kType>::Stored* from, int count) {
@@ -49,13 +53,11 @@ HWY_INLINE F32Vector load_first(const typename Element<kType>::Stored* from, int
   return load<kType>(padded);
 }
 
-// Rows are read in order, but a row of one head is a short piece: hardware prefetchers lose the thread between pieces.
+// Rows are read in order, but a row of one head is a short piece: hardware prefetchers lose the thread between pieces. The
+// first reader of a row therefore asks for the vector's place in a later row.
 template <class T>
-HWY_INLINE void prefetch_row(const T* row, std::int64_t stride, int dim) {
-  const auto* at = reinterpret_cast<const char*>(row + kAhead * stride);
-  for (std::int64_t byte = 0; byte < static_cast<std::int64_t>(dim * sizeof(T)); byte += 64) {
-    __builtin_prefetch(at + byte);
-  }
+HWY_INLINE void prefetch_later(const T* at, std::int64_t stride) {
+  __builtin_prefetch(at + kAhead * stride, 0, 2);
 }
 
 // The sum of a vector's 128-bit blocks.
@@ -80,9 +82,9 @@ HWY_INLINE hn::Vec<hn::CappedTag<float, 4>> sums_of_lanes(F32Vector a, F32Vector
 }
 
 // kQueries queries with four keys; a key that is not there repeats another, and its score is not stored.
-template <dhyan_dtype kType, int kQueries>
+template <dhyan_dtype kType, int kQueries, bool kFirst>
 HWY_INLINE void score_block(const float* query, std::int64_t query_stride, const typename Element<kType>::Stored* const* key,
-                            int keys, int dim, float* scores, std::int64_t stride) {
+                            std::int64_t key_stride, int keys, int dim, float* scores, std::int64_t stride) {
   const F32 d;
   F32Vector sum[kQueries][kKeys];
 #pragma GCC unroll 4
@@ -94,7 +96,10 @@ HWY_INLINE void score_block(const float* query, std::int64_t query_stride, const
   for (; i + kLanes <= dim; i += kLanes) {
     F32Vector k[kKeys];
 #pragma GCC unroll 4
-    for (int s = 0; s < kKeys; ++s) k[s] = load<kType>(key[s] + i);
+    for (int s = 0; s < kKeys; ++s) {
+      k[s] = load<kType>(key[s] + i);
+      if constexpr (kFirst) prefetch_later(key[s] + i, key_stride);
+    }
 #pragma GCC unroll 4
     for (int r = 0; r < kQueries; ++r) {
       const F32Vector q = hn::Load(d, query + r * query_stride + i);
@@ -111,9 +116,14 @@ HWY_INLINE void score_block(const float* query, std::int64_t query_stride, const
   const hn::CappedTag<float, 4> four;
 #pragma GCC unroll 4
   for (int r = 0; r < kQueries; ++r) {
-    HWY_ALIGN float of_keys[kKeys];
-    hn::Store(sums_of_lanes(sum[r][0], sum[r][1], sum[r][2], sum[r][3]), four, of_keys);
-    std::memcpy(scores + r * stride, of_keys, sizeof(float) * static_cast<std::size_t>(keys));
+    const auto of_keys = sums_of_lanes(sum[r][0], sum[r][1], sum[r][2], sum[r][3]);
+    if (HWY_LIKELY(keys == kKeys)) {
+      hn::StoreU(of_keys, four, scores + r * stride);
+    } else {
+      HWY_ALIGN float first[kKeys];
+      hn::Store(of_keys, four, first);
+      std::copy_n(first, keys, scores + r * stride);
+    }
   }
 }
 
@@ -127,20 +137,25 @@ void scores_of(const float* query, std::int64_t query_stride, int rows, const So
     const T* key[kKeys];
     for (int i = 0; i < kKeys; ++i) {
       key[i] = base + (s + std::min(i, keys - 1)) * source.stride;
-      prefetch_row(key[i], source.stride, dim);
     }
+    const auto block = [&](auto queries, auto first, int r) {
+      score_block<kType, queries, first>(query + r * query_stride, query_stride, key, source.stride, keys, dim,
+                                         scores + r * stride + s, stride);
+    };
     int r = 0;
-    for (; r + kRows <= rows; r += kRows) {
-      score_block<kType, kRows>(query + r * query_stride, query_stride, key, keys, dim, scores + r * stride + s, stride);
+    if (rows >= kRows) {
+      block(Count<kRows>(), Count<true>(), 0);
+      for (r = kRows; r + kRows <= rows; r += kRows) block(Count<kRows>(), Count<false>(), r);
+    } else {
+      block(Count<1>(), Count<true>(), 0);
+      r = 1;
     }
-    for (; r < rows; ++r) {
-      score_block<kType, 1>(query + r * query_stride, query_stride, key, keys, dim, scores + r * stride + s, stride);
-    }
+    for (; r < rows; ++r) block(Count<1>(), Count<false>(), r);
   }
 }
 
 // kQueries rows of sums over kVectors vectors of the values' columns.
-template <dhyan_dtype kType, int kQueries, int kVectors>
+template <dhyan_dtype kType, int kQueries, int kVectors, bool kFirst>
 HWY_INLINE void value_block(const float* weights, std::int64_t stride, const typename Element<kType>::Stored* value,
                             std::int64_t value_stride, int count, float* sums, std::int64_t sum_stride) {
   const F32 d;
@@ -153,7 +168,10 @@ HWY_INLINE void value_block(const float* weights, std::int64_t stride, const typ
   for (int s = 0; s < count; ++s, value += value_stride) {
     F32Vector x[kVectors];
 #pragma GCC unroll 4
-    for (int v = 0; v < kVectors; ++v) x[v] = load<kType>(value + v * kLanes);
+    for (int v = 0; v < kVectors; ++v) {
+      x[v] = load<kType>(value + v * kLanes);
+      if constexpr (kFirst) prefetch_later(value + v * kLanes, value_stride);
+    }
 #pragma GCC unroll 4
     for (int r = 0; r < kQueries; ++r) {
       const F32Vector w = hn::Set(d, weights[r * stride + s]);
@@ -168,7 +186,7 @@ HWY_INLINE void value_block(const float* weights, std::int64_t stride, const typ
   }
 }
 
-template <dhyan_dtype kType, int kQueries>
+template <dhyan_dtype kType, int kQueries, bool kFirst>
 HWY_INLINE void value_rows(const float* weights, std::int64_t stride, const Source& source, int count, int dim, float* sums,
                            std::int64_t sum_stride) {
   using T = typename Element<kType>::Stored;
@@ -176,10 +194,10 @@ HWY_INLINE void value_rows(const float* weights, std::int64_t stride, const Sour
   const T* value = static_cast<const T*>(source.data);
   int i = 0;
   for (; i + kSlice * kLanes <= dim; i += kSlice * kLanes) {
-    value_block<kType, kQueries, kSlice>(weights, stride, value + i, source.stride, count, sums + i, sum_stride);
+    value_block<kType, kQueries, kSlice, kFirst>(weights, stride, value + i, source.stride, count, sums + i, sum_stride);
   }
   for (; i + kLanes <= dim; i += kLanes) {
-    value_block<kType, kQueries, 1>(weights, stride, value + i, source.stride, count, sums + i, sum_stride);
+    value_block<kType, kQueries, 1, kFirst>(weights, stride, value + i, source.stride, count, sums + i, sum_stride);
   }
   if (i == dim) return;
   for (int s = 0; s < count; ++s) {
@@ -194,14 +212,18 @@ HWY_INLINE void value_rows(const float* weights, std::int64_t stride, const Sour
 template <dhyan_dtype kType>
 void values_of(const float* weights, std::int64_t stride, int rows, const Source& source, int count, int dim, float* sums,
                std::int64_t sum_stride) {
-  using T = typename Element<kType>::Stored;
-  for (int s = 0; s < count; ++s) prefetch_row(static_cast<const T*>(source.data) + s * source.stride, source.stride, dim);
+  const auto block = [&](auto queries, auto first, int r) {
+    value_rows<kType, queries, first>(weights + r * stride, stride, source, count, dim, sums + r * sum_stride, sum_stride);
+  };
   int r = 0;
-  for (; r + kRows <= rows; r += kRows) {
-    value_rows<kType, kRows>(weights + r * stride, stride, source, count, dim, sums + r * sum_stride, sum_stride);
+  if (rows >= kRows) {
+    block(Count<kRows>(), Count<true>(), 0);
+    for (r = kRows; r + kRows <= rows; r += kRows) block(Count<kRows>(), Count<false>(), r);
+  } else {
+    block(Count<1>(), Count<true>(), 0);
+    r = 1;
   }
-  for (; r < rows; ++r)
-    value_rows<kType, 1>(weights + r * stride, stride, source, count, dim, sums + r * sum_stride, sum_stride);
+  for (; r < rows; ++r) block(Count<1>(), Count<false>(), r);
 }
 
 void scores(const float* query, std::int64_t query_stride, int rows, const Source& key, int count, int dim, float* scores,
@@ -238,7 +260,8 @@ void add(const float* more, float factor, int count, float* sums) {
 }  // namespace
 
 const StreamKernels& stream_kernels_of_target() {
-  static constexpr StreamKernels kernels = {scores, values, widen_row, add};
+  static constexpr StreamKernels kernels = {
+      kLanes == 16 ? "avx3" : kLanes == 8 ? "avx2" : "sse4", DHYAN_F32, scores, values, widen_row, add};
   return kernels;
 }
 }  // namespace HWY_NAMESPACE

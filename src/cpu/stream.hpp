@@ -9,7 +9,13 @@
 
 namespace dhyan::cpu {
 
+// A call takes at most kStreamRows queries and kStreamKeys keys, dims up to 512.
+inline constexpr int kStreamRows = 8;
+inline constexpr int kStreamKeys = 16;
+
 struct StreamKernels {
+  const char* name;
+  dhyan_dtype operand;  // f32; or bf16, when all of query, weights and source must be numbers that a bf16 holds
   // scores[r][s] = query[r] . key(s) for `rows` queries and `count` keys. Queries are f32 with zeros up to the next multiple of
   // 16 elements, `query_stride` apart, 64-byte aligned.
   void (*scores)(const float* query, std::int64_t query_stride, int rows, const Source& key, int count, int dim, float* scores,
@@ -25,5 +31,7 @@ struct StreamKernels {
 };
 
 const StreamKernels& stream_kernels_on(std::int64_t highway_targets);
+// bf16 keys and values by VDPBF16PS; nullptr where the processor lacks it.
+const StreamKernels* bf16_dot_stream_kernels();
 
 }  // namespace dhyan::cpu
