@@ -6,7 +6,7 @@ PREFIX ?= /usr/local
 BUILD := build/$(PRESET)
 DATA := tests/data
 
-.PHONY: help run test bench bench-peers format lint install packages build
+.PHONY: help run test bench bench-peers format lint install packages python build
 .DEFAULT_GOAL := help
 
 help: ## Print this list
@@ -15,19 +15,22 @@ help: ## Print this list
 packages:
 	@scripts/setup packages
 
+python:
+	@scripts/setup python
+
 build: packages $(BUILD)/build.ninja
 	@cmake --build --preset $(PRESET)
 
 $(BUILD)/build.ninja: CMakePresets.json | packages
 	@cmake --preset $(PRESET) --log-level=NOTICE >/dev/null
 
-run: build ## Attention of a real sentence encoder by every implementation: checked, compared, timed
+run: $(BUILD)/build.ninja ## Attention of a real sentence encoder by every implementation: checked, compared, timed
+	@cmake --build --preset $(PRESET) --target dhyan_cli
 	$(BUILD)/bin/dhyan run --compare --query $(DATA)/minilm.safetensors:query --key $(DATA)/minilm.safetensors:key \
 	  --value $(DATA)/minilm.safetensors:value --key-lengths $(DATA)/minilm.safetensors:key_lengths \
 	  --expect $(DATA)/minilm.safetensors:out_float64
 
-test: build ## Run all tests (PRESET=asan or tsan: under sanitizers)
-	@scripts/setup python
+test: python build ## Run all tests (PRESET=asan or tsan: under sanitizers)
 	@.venv/bin/python scripts/test $(BUILD)
 
 bench: build ## Time the parts of the library and a few whole problems
