@@ -297,14 +297,14 @@ def main():
     parser.add_argument("--peers-only", action="store_true", help="without dhyan")
     parser.add_argument("--dtype", nargs="+", default=["float32", "bfloat16"], choices=["float32", "bfloat16", "float16"])
     parser.add_argument("--direction", nargs="+", default=["forward", "backward"], choices=["forward", "backward"])
-    parser.add_argument("--repeats", type=int, help="default 9, quick: 3")
+    parser.add_argument("--repeats", type=int, help="default 7, quick: 3")
     parser.add_argument("--out", type=Path, help="JSON file (default bench/results/DEVICE/peers.json)")
     parser.add_argument("--resident-child", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     library = None if arguments.peers_only else Library(arguments.library)
     if arguments.resident_child:
         return resident_child(library, arguments.resident_child)
-    arguments.repeats = arguments.repeats or (3 if arguments.quick else 9)
+    arguments.repeats = arguments.repeats or (3 if arguments.quick else 7)
 
     import torch
 
