@@ -2,63 +2,14 @@
 // The fused forward pass on the shapes that peers are timed on.
 #include <benchmark/benchmark.h>
 
-#include <cmath>
-#include <cstdint>
-#include <cstdlib>
-#include <memory>
-#include <random>
-#include <string>
-#include <vector>
-
-#include "core/convert.hpp"
-#include "core/parallel.hpp"
 #include "cpu/fused.hpp"
+#include "tensors.hpp"
 
-namespace dhyan {
+namespace dhyan::bench {
 namespace {
 
-struct Shape {
-  std::int64_t batch, queries, keys, query_heads, key_heads, head_dim;
-};
-
-struct Free {
-  void operator()(void* memory) const { std::free(memory); }
-};
-using Memory = std::unique_ptr<void, Free>;
-
-Memory memory(std::size_t bytes) {
-  void* pages = nullptr;
-  if (posix_memalign(&pages, 4096, std::max<std::size_t>(bytes, 64)) != 0) throw std::bad_alloc();
-  return Memory(pages);
-}
-
-Memory random_tensor(dhyan_dtype dtype, std::int64_t count) {
-  static std::mt19937_64 generator(std::random_device{}());
-  std::normal_distribution<double> normal;
-  Memory tensor = memory(static_cast<std::size_t>(count) * core::size_of(dtype));
-  for (std::int64_t i = 0; i < count; ++i) core::store(tensor.get(), dtype, i, normal(generator));
-  return tensor;
-}
-
-core::Operand rows(dhyan_dtype dtype, std::int64_t tokens, std::int64_t heads, std::int64_t width) {
-  return {dtype, {tokens * heads * width, heads * width, width, 0}, 16};
-}
-
 void forward(benchmark::State& state, const Shape& s, dhyan_dtype dtype, bool causal) {
-  core::Problem p;
-  p.dtype = dtype;
-  p.batch = s.batch;
-  p.query_length = p.query_tokens = s.queries;
-  p.key_length = p.key_tokens = s.keys;
-  p.query_heads = s.query_heads;
-  p.key_heads = s.key_heads;
-  p.head_dim = p.value_head_dim = s.head_dim;
-  p.scale = 1 / std::sqrt(static_cast<double>(s.head_dim));
-  p.causal = causal ? DHYAN_CAUSAL_TOP_LEFT : DHYAN_CAUSAL_OFF;
-  p.threads = core::hardware_threads();
-  p.query = p.out = rows(dtype, s.queries, s.query_heads, s.head_dim);
-  p.key = p.value = rows(dtype, s.keys, s.key_heads, s.head_dim);
-
+  const core::Problem p = problem_of(s, dtype, causal);
   const Memory query = random_tensor(dtype, s.batch * s.queries * s.query_heads * s.head_dim);
   const Memory key = random_tensor(dtype, s.batch * s.keys * s.key_heads * s.head_dim);
   const Memory value = random_tensor(dtype, s.batch * s.keys * s.key_heads * s.head_dim);
@@ -72,11 +23,10 @@ void forward(benchmark::State& state, const Shape& s, dhyan_dtype dtype, bool ca
   const auto plan = cpu::plan_fused_forward(p, {});
   const Memory scratch = memory(plan->scratch_bytes());
   for (auto _ : state) plan->run(buffers, scratch.get(), nullptr);
-  const double operations = 4.0 * static_cast<double>(s.batch * s.query_heads) * static_cast<double>(s.queries) *
-                            static_cast<double>(s.keys) * static_cast<double>(s.head_dim) * (causal ? 0.5 : 1);
   const double bytes =
       2.0 * static_cast<double>(s.batch * s.keys * s.key_heads * s.head_dim) * static_cast<double>(core::size_of(dtype));
-  state.counters["GFLOP/s"] = benchmark::Counter(operations * 1e-9, benchmark::Counter::kIsIterationInvariantRate);
+  state.counters["GFLOP/s"] =
+      benchmark::Counter(operations_of(s, causal) * 1e-9, benchmark::Counter::kIsIterationInvariantRate);
   state.counters["KV_GB/s"] = benchmark::Counter(bytes * 1e-9, benchmark::Counter::kIsIterationInvariantRate);
   state.SetLabel(plan->describe());
 }
@@ -102,25 +52,16 @@ void plain_read(benchmark::State& state) {
   state.counters["GB/s"] = benchmark::Counter(static_cast<double>(bytes) * 1e-9, benchmark::Counter::kIsIterationInvariantRate);
 }
 
-std::string name_of(const Shape& s, dhyan_dtype dtype, bool causal) {
-  return std::string("forward/") + core::name_of(dtype) + "/B" + std::to_string(s.batch) + "_T" + std::to_string(s.queries) +
-         "_S" + std::to_string(s.keys) + "_N" + std::to_string(s.query_heads) + "_K" + std::to_string(s.key_heads) + "_H" +
-         std::to_string(s.head_dim) + (causal ? "/causal" : "/full");
-}
-
 const bool registered = [] {
-  constexpr Shape kPeers[] = {{4, 128, 128, 8, 8, 64},   {1, 512, 512, 8, 8, 64},   {1, 1024, 1024, 8, 8, 64},
-                              {1, 2048, 2048, 8, 8, 64}, {1, 4096, 4096, 4, 4, 64}, {1, 2048, 2048, 4, 4, 128},
-                              {16, 256, 256, 8, 8, 64}};
   constexpr Shape kDecode = {1, 1, 16384, 32, 8, 128};
   constexpr Shape kSmall = {1, 1, 1, 1, 1, 16};
   for (const dhyan_dtype dtype : {DHYAN_F32, DHYAN_BF16, DHYAN_F16}) {
     const auto add = [&](const Shape& s, bool causal) {
-      benchmark::RegisterBenchmark(name_of(s, dtype, causal).c_str(), [=](benchmark::State& state) {
+      benchmark::RegisterBenchmark(name_of("forward", s, dtype, causal).c_str(), [=](benchmark::State& state) {
         forward(state, s, dtype, causal);
       })->UseRealTime();
     };
-    for (const Shape& s : kPeers) {
+    for (const Shape& s : kPeerShapes) {
       add(s, false);
       add(s, true);
     }
@@ -132,4 +73,4 @@ const bool registered = [] {
 }();
 
 }  // namespace
-}  // namespace dhyan
+}  // namespace dhyan::bench
