@@ -1,8 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // The fused backward pass against the reference, option by option and in pairs, and the same bits for every number of threads.
 #include <gtest/gtest.h>
+#include <sys/mman.h>
 
+#include <algorithm>
+#include <array>
+#include <cstring>
 #include <functional>
+#include <limits>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -24,10 +30,8 @@ const core::ImplementationEntry kBackward{
     [](const core::Problem&, const dhyan_device_description&) { return std::optional<std::string>(); },
     cpu::plan_fused_backward};
 
-void expect_matches_reference(const Case& c) {
-  SCOPED_TRACE(describe(c));
-  const Instance x(c, Random(describe(c)));
-  const Forward given = forward(reference::entry, x);
+void expect_matches_reference(const Instance& x, const Forward& given) {
+  SCOPED_TRACE(describe(x.description));
   const Backward want = exact_backward(x, given);
   const Backward got = backward(kBackward, x, given);
   const BackwardBounds bounds = backward_bounds(x, given, want);
@@ -42,6 +46,11 @@ void expect_matches_reference(const Case& c) {
   expect("grad_value", got.grad_value, want.grad_value, bounds.grad_value);
   expect("grad_bias", got.grad_bias, want.grad_bias, bounds.grad_bias);
   expect("grad_sink", got.grad_sink, want.grad_sink, bounds.grad_sink);
+}
+
+void expect_matches_reference(const Case& c) {
+  const Instance x(c, Random(describe(c)));
+  expect_matches_reference(x, forward(reference::entry, x));
 }
 
 // The options a problem can have, each as what it does to a plain one.
@@ -211,6 +220,77 @@ TEST(Backward, FarLogitsStayFinite) {
       expect_matches_reference(c);
     }
   }
+}
+
+// A shard of a larger problem is given the whole problem's out and lse.
+TEST(Backward, UsesTheOutAndLseThatAreGiven) {
+  for (const dhyan_dtype dtype : {DHYAN_F32, DHYAN_BF16, DHYAN_F16}) {
+    Case c = base();
+    c.dtype = dtype;
+    c.sink = c.grad_sink = c.grad_lse = true;
+    Random random("given");
+    const Instance x(c, Random(describe(c)));
+    Forward given = forward(reference::entry, x);
+    given.out.fill([&](auto...) { return random.normal(); });
+    Array lse = given.lse;
+    std::vector<double> values = lse.values();
+    for (double& value : values) value += 2 * random.uniform();
+    values[3] = values[70] = -std::numeric_limits<double>::infinity();
+    lse.assign(values);
+    expect_matches_reference(x, given);
+  }
+}
+
+TEST(Backward, ReachesElementsPastTwoToThe31) {
+  Case c;
+  c.query_length = 3, c.key_length = 5;
+  const Instance x(c, Random("far"));
+  const Forward given = forward(reference::entry, x);
+  const Backward near = backward(kBackward, x, given);
+
+  // The same problem with the batch entries of two inputs and two outputs far apart; untouched pages cost nothing.
+  constexpr std::int64_t kApart = (std::int64_t{1} << 31) + 64;
+  constexpr std::size_t kBytes = sizeof(float) * (kApart + 4096);
+  const auto map = [] {
+    return mmap(nullptr, kBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  };
+  std::array<void*, 4> far = {map(), map(), map(), map()};
+  if (std::count(far.begin(), far.end(), MAP_FAILED) > 0) GTEST_SKIP() << "32 GiB of address space are not to be had";
+  const auto bytes_of = [](const Array& array) { return sizeof(float) * static_cast<std::size_t>(array.size()) / 2; };
+  const auto spread = [&](const Array& from, void* to) {
+    const std::size_t half = bytes_of(from);
+    std::memcpy(to, from.data(), half);
+    std::memcpy(static_cast<float*>(to) + kApart, static_cast<const std::byte*>(from.data()) + half, half);
+  };
+  spread(x.query, far[0]);
+  spread(x.key, far[1]);
+
+  Backward gradients = {near.grad_query.like(), near.grad_key.like(), near.grad_value.like(), {}, {}};
+  core::Problem p = backward_problem(x, gradients);
+  p.query.strides[0] = p.key.strides[0] = p.grad_query.strides[0] = p.grad_key.strides[0] = kApart;
+  core::Buffers buffers = x.buffers();
+  buffers.query = far[0];
+  buffers.key = far[1];
+  buffers.out = const_cast<void*>(given.out.data());
+  buffers.lse = const_cast<void*>(given.lse.data());
+  buffers.grad_out = x.grad_out.data();
+  buffers.grad_query = far[2];
+  buffers.grad_key = far[3];
+  buffers.grad_value = gradients.grad_value.data();
+  const auto plan = cpu::plan_fused_backward(p, test_device());
+  std::vector<std::byte> scratch(plan->scratch_bytes() + 64);
+  void* aligned = scratch.data();
+  std::size_t room = scratch.size();
+  plan->run(buffers, std::align(64, plan->scratch_bytes(), aligned, room), nullptr);
+  const auto same = [&](const Array& want, const void* got) {
+    const std::size_t half = bytes_of(want);
+    return std::memcmp(want.data(), got, half) == 0 &&
+           std::memcmp(static_cast<const std::byte*>(want.data()) + half, static_cast<const float*>(got) + kApart, half) == 0;
+  };
+  EXPECT_TRUE(same(near.grad_query, far[2]));
+  EXPECT_TRUE(same(near.grad_key, far[3]));
+  EXPECT_TRUE(same_bits(gradients.grad_value, near.grad_value));
+  for (void* memory : far) munmap(memory, kBytes);
 }
 
 TEST(Backward, HasTheSameBitsForEveryNumberOfThreads) {
