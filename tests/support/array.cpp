@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "support/array.hpp"
 
+#include <sys/mman.h>
+
 #include <algorithm>
 #include <cstring>
+#include <limits>
 #include <new>
 
 #include "core/convert.hpp"
@@ -12,7 +15,16 @@ namespace {
 
 constexpr std::byte poison_byte{0xFF};
 
+// Pages that exist once they are written.
+std::shared_ptr<std::byte[]> reserve(std::int64_t bytes) {
+  const auto size = static_cast<std::size_t>(bytes);
+  void* memory = mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (memory == MAP_FAILED) throw std::bad_alloc();
+  return {static_cast<std::byte*>(memory), [size](std::byte* p) { munmap(p, size); }};
+}
+
 std::shared_ptr<std::byte[]> allocate(std::int64_t bytes) {
+  if (bytes > (std::int64_t{1} << 30)) return reserve(bytes);
   constexpr std::align_val_t alignment{64};
   auto* memory = static_cast<std::byte*>(::operator new[](static_cast<std::size_t>(bytes), alignment));
   return {memory, [](std::byte* p) { ::operator delete[](p, std::align_val_t{64}); }};
@@ -30,6 +42,10 @@ const char* name_of(Layout layout) {
       return "gaps";
     case Layout::shared_batch:
       return "shared_batch";
+    case Layout::far_batches:
+      return "far_batches";
+    case Layout::far_tokens:
+      return "far_tokens";
     default:
       return "unaligned";
   }
@@ -48,6 +64,8 @@ Array::Array(dhyan_dtype dtype, const Shape& shape, Layout layout, const std::ar
     const bool shared = broadcast[d] || (d == 0 && layout == Layout::shared_batch);
     strides_[d] = shared ? 0 : step;
     if (!shared) step = step * std::max<std::int64_t>(shape[d], 1) + gap;
+    if (d == 1 && layout == Layout::far_batches) step += (std::int64_t{1} << 31);
+    if (d == 2 && layout == Layout::far_tokens) step += std::int64_t{1} << 29;
   }
   const auto size = static_cast<std::int64_t>(core::size_of(dtype));
   begin_ = layout == Layout::unaligned ? size : 0;
@@ -107,11 +125,17 @@ void Array::assign(const std::vector<double>& values) {
   fill([&](auto...) { return values[at++]; });
 }
 
-void Array::poison() { std::fill_n(bytes_.get(), total_, poison_byte); }
+void Array::poison() {
+  if (far()) {
+    fill([](auto...) { return std::numeric_limits<double>::quiet_NaN(); });
+  } else {
+    std::fill_n(bytes_.get(), total_, poison_byte);
+  }
+}
 
 bool Array::poison_outside_elements() const {
   const auto element = static_cast<std::int64_t>(core::size_of(dtype_));
-  if (begin_ == 0 && total_ == size() * element) return true;
+  if (far() || (begin_ == 0 && total_ == size() * element)) return true;
   std::vector<unsigned char> inside(static_cast<std::size_t>(total_), 0);
   for (std::int64_t i = 0; i < shape_[0]; ++i)
     for (std::int64_t j = 0; j < shape_[1]; ++j)

@@ -21,6 +21,8 @@ enum class Layout {
   gaps,          // room after every row, head and batch entry
   shared_batch,  // stride 0 over the batch (inputs)
   unaligned,     // the least alignment there may be, odd strides
+  far_batches,   // batch entries more than 2^31 elements apart, in memory that is never touched between them
+  far_tokens,    // tokens 2^29 elements apart
 };
 const char* name_of(Layout layout);
 
@@ -57,7 +59,8 @@ class Array {
           for (std::int64_t l = 0; l < shape_[3]; ++l) set(i, j, k, l, make(i, j, k, l));
   }
 
-  // The whole storage, elements or not; a fresh array is poisoned. Every floating type reads it as NaN.
+  // The whole storage, elements or not (far layouts: the elements); a fresh array is poisoned. Every floating type reads it as
+  // NaN.
   void poison();
   // Whether all bytes that belong to no element still hold the poison.
   bool poison_outside_elements() const;
@@ -77,6 +80,8 @@ class Array {
   std::int64_t begin_ = 0;  // bytes
   std::int64_t total_ = 0;  // bytes
   std::shared_ptr<std::byte[]> bytes_;
+
+  bool far() const { return total_ > (std::int64_t{1} << 30); }
 };
 
 constexpr int absent_dimension = -1;

@@ -52,8 +52,11 @@ Bound finish(const Errors& errors, double u, const Array& result, dhyan_dtype ty
   const double own = roundoff(type);
   double total = 0;
   for (std::size_t i = 0; i < want.size(); ++i) {
-    const double size = std::isfinite(want[i]) ? std::abs(want[i]) : 0;
-    const double store = own * size + smallest_step(type);
+    if (!std::isfinite(want[i])) {  // its place is all that counts
+      bound.element.push_back(0);
+      continue;
+    }
+    const double store = own * std::abs(want[i]) + smallest_step(type);
     bound.element.push_back(store + errors.sum[i] + u * errors.rounding[i]);
     total += store * store + errors.sum[i] * errors.sum[i] + u * u * errors.squares[i];
   }
