@@ -119,23 +119,21 @@ struct Blocks {
 class FusedBackward final : public core::Executable {
  public:
   FusedBackward(const core::Problem& problem, const Engine& engine) : plan_(make_plan(problem, engine)) {
-    Carver shared(nullptr);
-    SharedScratch(plan_, shared);
-    shared_bytes_ = shared.used();
-    Carver worker(nullptr);
-    carve(worker);
-    worker_bytes_ = plan_.tiles() ? worker.used() : 0;
-    if (plan_.bias_by_sums) {
-      Carver sums(nullptr);
-      sums.take<float>(static_cast<std::size_t>(bias_tile_floats(plan_)));
-      BackwardTile(plan_, SharedScratch(plan_, shared), true, sums);
-      worker_bytes_ = std::max(worker_bytes_, sums.used());
+    Carver carver(nullptr);
+    const SharedScratch shared(plan_, carver);
+    shared_bytes_ = carver.used();
+    const std::int64_t units = plan_.tiles() ? problem.batch * problem.key_heads * plan_.chunks : 0;
+    if (units > 0) {
+      Carver worker(nullptr);
+      carve(shared, worker);
+      worker_bytes_ = worker.used();
     }
+    const BiasSize bias = bias_size(plan_, shared);
+    worker_bytes_ = std::max(worker_bytes_, bias.worker_bytes);
+    workers_ = std::min<std::int64_t>(std::max(problem.threads, 1), std::max(units, bias.tasks));
   }
 
-  std::size_t scratch_bytes() const override {
-    return shared_bytes_ + worker_bytes_ * static_cast<std::size_t>(std::max(plan_.problem.threads, 1));
-  }
+  std::size_t scratch_bytes() const override { return shared_bytes_ + worker_bytes_ * static_cast<std::size_t>(workers_); }
 
   std::string describe() const override {
     return std::string("fused backward, ") + plan_.engine->name + ", tiles of " + std::to_string(plan_.query_block) +
@@ -155,7 +153,7 @@ class FusedBackward final : public core::Executable {
       if (plan_.query) std::fill_n(shared.passed, heads * chunks, std::int64_t{0});
       core::parallel_for(heads * chunks, p.threads, [&](std::int64_t unit, int worker) {
         Carver own(workers + static_cast<std::size_t>(worker) * worker_bytes_);
-        run_unit(buffers, shared, carve_with(shared, own), unit / heads, unit % heads);
+        run_unit(buffers, shared, carve(shared, own), unit / heads, unit % heads);
       });
     }
     if (plan_.bias_by_sums) bias_gradient(plan_, buffers, shared, workers, worker_bytes_);
@@ -170,18 +168,13 @@ class FusedBackward final : public core::Executable {
   std::int64_t key_stride() const { return round_up(plan_.problem.head_dim, 16); }
   std::int64_t value_stride() const { return round_up(plan_.problem.value_head_dim, 16); }
 
-  Worker carve_with(const SharedScratch& shared, Carver& carver) const {
+  Worker carve(const SharedScratch& shared, Carver& carver) const {
     const std::int64_t columns = plan_.key_chunk;
     return {BackwardTile(plan_, shared, false, carver),
             carver.take<float>(static_cast<std::size_t>(plan_.key ? columns * key_stride() : 0)),
             carver.take<float>(static_cast<std::size_t>(plan_.value ? columns * value_stride() : 0)),
             carver.take<float>(static_cast<std::size_t>(plan_.query ? plan_.query_block * key_stride() : 0))};
   }
-  void carve(Carver& carver) const {
-    Carver none(nullptr);
-    carve_with(SharedScratch(plan_, none), carver);
-  }
-
   // Chunks of the longest sequence there is.
   std::int64_t used_chunks(const core::Buffers& buffers) const {
     const core::Problem& p = plan_.problem;
@@ -285,6 +278,7 @@ class FusedBackward final : public core::Executable {
 
   BackwardPlan plan_;
   std::size_t shared_bytes_ = 0, worker_bytes_ = 0;
+  std::int64_t workers_ = 0;
 };
 
 }  // namespace

@@ -96,12 +96,12 @@ class BackwardTile {
   // Keys [s, s + columns) of a sequence.
   void pack_keys(const core::Buffers& buffers, const core::Sequence& sequence, std::int64_t b, std::int64_t head,
                  std::int64_t s, int columns);
-  // Queries [t, t + rows) against the packed keys: computes scores() and gradients() in columns [first(), last()), the pieces
-  // that some of the queries see. False when they see none.
+  // Queries [t, t + rows) against the packed keys: computes weights and score gradients in columns [first(), last()), the
+  // pieces that some of the queries see. False when they see none.
   bool compute(const core::Buffers& buffers, const core::Sequence& sequence, std::int64_t b, std::int64_t n, std::int64_t t,
                int rows);
 
-  // Adds the tile's share to dV, dK, and computes its dQ.
+  // Adds the tile's share to dV and dK; computes its dQ.
   void add_value_gradient(const core::Buffers& buffers, const core::Sequence& sequence, float* sums, std::int64_t stride);
   void add_key_gradient(const core::Buffers& buffers, const core::Sequence& sequence, float* sums, std::int64_t stride);
   void query_gradient(float* to, std::int64_t stride);
@@ -118,7 +118,7 @@ class BackwardTile {
 
   const BackwardPlan& plan_;
   const SharedScratch& shared_;
-  const bool weights_, gradients_wanted_, key_operand_;
+  const bool gradients_wanted_, key_operand_;
   std::int64_t stride_;
   std::size_t key_bytes_, value_bytes_, key_rows_bytes_;
   std::byte *keys_transposed_, *values_transposed_, *keys_;
@@ -135,7 +135,11 @@ void prepare_backward(const BackwardPlan& plan, const core::Buffers& buffers, co
 void sink_gradient(const BackwardPlan& plan, const core::Buffers& buffers, const SharedScratch& shared);
 
 // dBias where some of its dimensions broadcast.
-std::int64_t bias_tile_floats(const BackwardPlan& plan);
+struct BiasSize {
+  std::int64_t tasks = 0;
+  std::size_t worker_bytes = 0;
+};
+BiasSize bias_size(const BackwardPlan& plan, const SharedScratch& shared);
 std::int64_t bias_partial_floats(const BackwardPlan& plan);
 void bias_gradient(const BackwardPlan& plan, const core::Buffers& buffers, const SharedScratch& shared, std::byte* workers,
                    std::size_t worker_bytes);

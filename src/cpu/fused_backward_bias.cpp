@@ -106,7 +106,14 @@ void write_bias_row(const BackwardPlan& plan, const core::Buffers& buffers, std:
     core::store(buffers.grad_bias, bias.dtype, offset + c * bias.strides[3], static_cast<double>(from[c]));
 }
 
-std::int64_t bias_tile_floats(const BackwardPlan& plan) { return plan.bias_by_sums ? BiasGrid(plan).tile_floats() : 0; }
+BiasSize bias_size(const BackwardPlan& plan, const SharedScratch& shared) {
+  if (!plan.bias_by_sums) return {};
+  const BiasGrid grid(plan);
+  Carver worker(nullptr);
+  worker.take<float>(static_cast<std::size_t>(grid.tile_floats()));
+  BackwardTile(plan, shared, true, worker);
+  return {grid.tiles * grid.slices, worker.used()};
+}
 
 std::int64_t bias_partial_floats(const BackwardPlan& plan) {
   if (!plan.bias_by_sums) return 0;

@@ -19,7 +19,6 @@ SharedScratch::SharedScratch(const BackwardPlan& plan, Carver& carver) {
 BackwardTile::BackwardTile(const BackwardPlan& plan, const SharedScratch& shared, bool bias_pass, Carver& carver)
     : plan_(plan),
       shared_(shared),
-      weights_(!bias_pass && plan.value),
       gradients_wanted_(bias_pass || plan.score_gradients()),
       key_operand_(!bias_pass && plan.query) {
   const core::Problem& p = plan.problem;
