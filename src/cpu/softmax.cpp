@@ -65,10 +65,10 @@ HWY_INLINE float highest_of(const float* row, int columns) {
   return hn::GetLane(hn::MaxOfLanes(d, hn::Max(hn::Max(high[0], high[1]), hn::Max(high[2], high[3]))));
 }
 
-// Turns one row into weights and returns their sum. One of the two forms of the exponent is meant:
+// Turns one row into weights and stores the sums of its lanes. One of the two forms of the exponent is meant:
 // logit * factor - shift, one rounding less work, or (logit - shift) * factor, which no finite logit overflows.
 template <WeightForm kForm, bool kFused>
-HWY_INLINE float weigh(float* row, std::uint16_t* packed, int columns, float factor, float shift) {
+HWY_INLINE void weigh(float* row, std::uint16_t* packed, int columns, float factor, float shift, float* lane_sums) {
   const D d;
   const V factors = hn::Set(d, factor), shifts = hn::Set(d, shift);
   const auto weight = [&](V x) HWY_ATTR {
@@ -91,36 +91,64 @@ HWY_INLINE float weigh(float* row, std::uint16_t* packed, int columns, float fac
     sums[0] = hn::Add(sums[0], p);
     store<kForm>(p, row + c, packed + c);
   }
-  return hn::GetLane(hn::SumOfLanes(d, hn::Add(hn::Add(sums[0], sums[1]), hn::Add(sums[2], sums[3]))));
+  hn::Store(hn::Add(hn::Add(sums[0], sums[1]), hn::Add(sums[2], sums[3])), d, lane_sums);
 }
 
-float exp2_one(float x) {
-  const hn::CappedTag<float, 4> d;
-  return hn::GetLane(exp2_of(d, hn::Set(d, x)));
+// Rows are taken in groups: what crosses lanes has a long latency, and rows hide one another's.
+constexpr int kGroup = 8;
+
+// What a group's rows go through between their highest logits and their weights.
+struct Group {
+  HWY_ALIGN float before[kGroup];  // highest so far
+  HWY_ALIGN float now[kGroup];     // the tile's, then with what came before
+  HWY_ALIGN float shift[kGroup];   // what the exponent subtracts
+  HWY_ALIGN float keep[kGroup];    // what earlier sums are multiplied by
+};
+
+void advance(Group& g, float factor) {
+  const hn::CappedTag<float, kGroup> d;
+  const auto factors = hn::Set(d, factor), none = hn::Set(d, kNone), huge = hn::Set(d, kHugeLogit);
+  for (int r = 0; r < kGroup; r += static_cast<int>(hn::Lanes(d))) {
+    const auto before = hn::Load(d, g.before + r);
+    const auto now = hn::Max(hn::Load(d, g.now + r), before);  // x86 gives the second operand where one is NaN
+    const auto shift = hn::IfThenElse(hn::Eq(now, none), hn::Zero(d), now);
+    const auto now_small = hn::Lt(hn::Abs(shift), huge);
+    const auto both_small = hn::And(hn::Lt(hn::Abs(now), huge), hn::Lt(hn::Abs(before), huge));
+    const auto apart = hn::Sub(hn::Mul(before, factors), hn::Mul(now, factors));
+    const auto together = hn::Mul(hn::Sub(before, now), factors);
+    const auto keep = exp2_of(d, hn::IfThenElse(both_small, apart, together));
+    hn::Store(now, d, g.now + r);
+    hn::Store(hn::IfThenElse(now_small, hn::Mul(shift, factors), shift), d, g.shift + r);
+    hn::Store(hn::IfThenElse(hn::Eq(before, now), hn::Set(d, 1.0f), keep), d, g.keep + r);
+  }
 }
 
 template <WeightForm kForm>
 void tile_of(const WeightRows& w, float factor, float* highest, float* sum, float* rescale) {
-  for (int r = 0; r < w.count; ++r) {
-    float* row = w.rows + r * w.stride;
-    std::uint16_t* packed = kForm == WeightForm::bf16 ? w.packed + r * w.packed_stride : nullptr;
-    const float before = highest[r];
-    const float now = std::max(before, highest_of(row, w.columns));
-    const float shift = now == kNone ? 0 : now;
-    float total;
-    if (std::abs(shift) < kHugeLogit) {
-      total = weigh<kForm, true>(row, packed, w.columns, factor, shift * factor);
-    } else {
-      total = weigh<kForm, false>(row, packed, w.columns, factor, shift);
+  for (int first = 0; first < w.count; first += kGroup) {
+    const int count = std::min(kGroup, w.count - first);
+    const auto row = [&](int r) { return w.rows + (first + r) * w.stride; };
+    Group g;
+    for (int r = 0; r < kGroup; ++r) {
+      g.before[r] = r < count ? highest[first + r] : 0;
+      g.now[r] = r < count ? highest_of(row(r), w.columns) : 0;
     }
-    float keep = 1;
-    if (before != now) {
-      const bool fused = std::abs(before) < kHugeLogit && std::abs(now) < kHugeLogit;
-      keep = exp2_one(fused ? before * factor - now * factor : (before - now) * factor);
+    advance(g, factor);
+    HWY_ALIGN float lane_sums[kGroup][kLanes];
+    for (int r = 0; r < count; ++r) {
+      std::uint16_t* packed = kForm == WeightForm::bf16 ? w.packed + (first + r) * w.packed_stride : nullptr;
+      if (std::abs(g.now[r]) < kHugeLogit || g.now[r] == kNone) {
+        weigh<kForm, true>(row(r), packed, w.columns, factor, g.shift[r], lane_sums[r]);
+      } else {
+        weigh<kForm, false>(row(r), packed, w.columns, factor, g.shift[r], lane_sums[r]);
+      }
     }
-    highest[r] = now;
-    sum[r] = sum[r] * keep + total;
-    rescale[r] = keep;
+    for (int r = 0; r < count; ++r) {
+      const float total = hn::GetLane(hn::SumOfLanes(D(), hn::Load(D(), lane_sums[r])));
+      highest[first + r] = g.now[r];
+      sum[first + r] = sum[first + r] * g.keep[r] + total;
+      rescale[first + r] = g.keep[r];
+    }
   }
 }
 
