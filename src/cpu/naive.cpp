@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cpu/naive.hpp"
 
+#include <cstdint>
 #include <cstdio>
+#include <limits>
 
 #include "core/convert.hpp"
 #include "cpu/engine.hpp"
@@ -41,6 +43,10 @@ std::optional<std::string> refuse(const core::Problem& p, const dhyan_device_des
     return std::string("naive computes f64, f32, f16 and bf16, not ") + core::name_of(p.dtype);
   }
   if (p.precision != DHYAN_PRECISION_DEFAULT) return "naive on a CPU computes f32 as f32; precision tf32 needs a CUDA device";
+  constexpr std::int64_t longest = std::numeric_limits<std::int32_t>::max();
+  if (p.query_length > longest || p.key_length > longest) {
+    return "naive takes at most 2147483647 queries and keys; fused takes more";
+  }
   constexpr double share = 0.8;
   const double bytes = naive::matrix_bytes(p);
   if (bytes > share * static_cast<double>(device.memory_bytes)) {

@@ -152,9 +152,13 @@ void gradient(const Block& block, double* scores, double* gradients, double* log
   }
 }
 
+void write(const double* row, double factor, int columns, dhyan_dtype dtype, void* out) {
+  for (int i = 0; i < columns; ++i) core::store(out, dtype, i, row[i] * factor);
+}
+
 }  // namespace
 
 const Steps<double> double_steps{right_bytes, left_bytes, rows_by_rows, weights_by_rows, weights_transposed_by_rows,
-                                 softmax,     gradient};
+                                 softmax,     gradient,   write};
 
 }  // namespace dhyan::cpu::naive

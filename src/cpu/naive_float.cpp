@@ -3,16 +3,18 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <numbers>
 
 #include "core/convert.hpp"
 #include "cpu/engine.hpp"
+#include "cpu/fused_backward_rows.hpp"
 #include "cpu/logits.hpp"
 #include "cpu/naive_steps.hpp"
+#include "cpu/softmax.hpp"
+#include "cpu/target.hpp"
 
 namespace dhyan::cpu::naive {
 namespace {
-
-constexpr float negative_infinity = -std::numeric_limits<float>::infinity();
 
 std::size_t round_up(std::size_t x) { return (x + 63) / 64 * 64; }
 
@@ -66,10 +68,9 @@ void weights_transposed_by_rows(const float* weights, std::int64_t weights_strid
   }
 }
 
-float rounded(float x, dhyan_dtype dtype) {
-  if (dtype == DHYAN_BF16) return core::to_float(core::to_bfloat16(x));
-  if (dtype == DHYAN_F16) return core::to_float(core::to_float16(x));
-  return x;
+const SoftmaxKernels& softmax_kernels() {
+  static const SoftmaxKernels& kernels = softmax_kernels_on(highway_targets());
+  return kernels;
 }
 
 Tile tile_of(const Block& block, int row) {
@@ -85,58 +86,77 @@ Tile tile_of(const Block& block, int row) {
           static_cast<int>(block.sequence.key_count)};
 }
 
+WeightForm form_of(dhyan_dtype dtype) {
+  if (dtype == DHYAN_F16) return WeightForm::f32_f16;
+  return dtype == DHYAN_BF16 ? WeightForm::f32_bf16 : WeightForm::f32;
+}
+
 void softmax(const Block& block, float* scores, std::int64_t stride, float* lse) {
+  constexpr auto log2e = static_cast<float>(std::numbers::log2e);
   const core::Problem& p = block.problem;
-  const std::int64_t keys = block.sequence.key_count;
-  const float sink = p.sink.present()
-                         ? static_cast<float>(core::load(block.buffers.sink, p.sink.dtype, block.n * p.sink.strides[0]))
-                         : negative_infinity;
+  const SoftmaxKernels& kernels = softmax_kernels();
+  const auto keys = static_cast<int>(block.sequence.key_count);
+  const WeightForm form = form_of(p.dtype);
+  const double sink = p.sink.present() ? core::load(block.buffers.sink, p.sink.dtype, block.n * p.sink.strides[0])
+                                       : -std::numeric_limits<double>::infinity();
   for (int r = 0; r < block.rows; ++r) {
     float* row = scores + r * stride;
-    finish_logits(tile_of(block, r), row, stride, nullptr);
-    float highest = sink;
-    for (std::int64_t s = 0; s < keys; ++s) highest = row[s] > highest || std::isnan(row[s]) ? row[s] : highest;
-    if (highest == negative_infinity) {
-      std::fill(row, row + keys, 0.0f);
-      lse[r] = negative_infinity;
-      continue;
-    }
-    float sum = std::exp(sink - highest);
-    for (std::int64_t s = 0; s < keys; ++s) sum += row[s] = std::exp(row[s] - highest);
-    lse[r] = highest + std::log(sum);
-    for (std::int64_t s = 0; s < keys; ++s) row[s] /= sum;
-    apply_dropout(tile_of(block, r), row, stride);
-    for (std::int64_t s = 0; s < keys; ++s) row[s] = rounded(row[s], p.dtype);
+    const Tile tile = tile_of(block, r);
+    finish_logits(tile, row, stride, nullptr);
+    float highest = -std::numeric_limits<float>::infinity(), sum = 0, rescale;
+    kernels.tile({row, stride, 1, keys, WeightForm::f32, nullptr, 0}, log2e, &highest, &sum, &rescale);
+    const double of_keys = softmax_lse(highest, sum, log2e);
+    const double of_all = add_exponentials(of_keys, sink);
+    lse[r] = static_cast<float>(of_all);
+    if (sum == 0) continue;
+    kernels.scale(row, stride, 1, keys, static_cast<float>(std::exp(of_keys - of_all) / static_cast<double>(sum)));
+    if (p.has_dropout()) apply_dropout(tile, row, stride);
+    if (form != WeightForm::f32) kernels.round({row, stride, 1, keys, form, nullptr, 0});
   }
 }
 
 void gradient(const Block& block, float* scores, float* gradients, float* logits, std::int64_t stride, const float* lse,
               const float* delta, const Storage& storage) {
   const core::Problem& p = block.problem;
-  const std::int64_t keys = block.sequence.key_count;
-  auto* slope = static_cast<float*>(storage.rows[0]);
-  auto* keep = static_cast<float*>(storage.rows[1]);
-  std::fill(slope, slope + keys, 1.0f);
+  auto* slope = p.softcap > 0 ? static_cast<float*>(storage.rows[0]) : nullptr;
+  auto* keep = p.has_dropout() ? static_cast<float*>(storage.rows[1]) : nullptr;
+  const BackwardRows& kernels = backward_rows();
   for (int r = 0; r < block.rows; ++r) {
-    float* weight = scores + r * stride;
-    float* gradient = gradients + r * stride;
-    finish_logits(tile_of(block, r), weight, stride, slope);
-    std::fill(keep, keep + keys, 1.0f);
-    apply_dropout(tile_of(block, r), keep, stride);
-    for (std::int64_t s = 0; s < keys; ++s) {
-      const bool blank = lse[r] == negative_infinity || weight[s] == negative_infinity;
-      const float exact = blank ? 0 : std::exp(weight[s] - lse[r]);
-      const float grad_logit = blank ? 0 : exact * (gradient[s] * keep[s] - delta[r]);
-      weight[s] = rounded(exact * keep[s], p.dtype);
-      gradient[s] = blank ? 0 : rounded(grad_logit * slope[s], p.dtype);
-      if (logits) logits[r * stride + s] = grad_logit;
+    const Tile tile = tile_of(block, r);
+    const core::KeyRange visible = core::visible_keys(p, block.sequence, block.t + r);
+    const auto begin = static_cast<std::int32_t>(visible.begin);
+    const auto end = static_cast<std::int32_t>(visible.end);
+    const float row_lse = lse[r] == -std::numeric_limits<float>::infinity() ? -lse[r] : lse[r];
+    float* row = scores + r * stride;
+    finish_logits(tile, row, stride, slope);
+    if (keep) {
+      std::fill(keep, keep + tile.columns, 1.0f);
+      apply_dropout(tile, keep, stride);
     }
+    kernels.score_gradient({.scores = row,
+                            .gradients = gradients + r * stride,
+                            .slope = slope,
+                            .keep = keep,
+                            .logits = logits ? logits + r * stride : nullptr,
+                            .stride = stride,
+                            .rows = 1,
+                            .columns = tile.columns,
+                            .lse = &row_lse,
+                            .delta = delta + r,
+                            .begin = &begin,
+                            .end = &end,
+                            .factor = 1,
+                            .rounding = p.dtype});
   }
+}
+
+void write(const float* row, double factor, int columns, dhyan_dtype dtype, void* out) {
+  softmax_kernels().write(row, static_cast<float>(factor), columns, dtype, out);
 }
 
 }  // namespace
 
 const Steps<float> float_steps{right_bytes, left_bytes, rows_by_rows, weights_by_rows, weights_transposed_by_rows,
-                               softmax,     gradient};
+                               softmax,     gradient,   write};
 
 }  // namespace dhyan::cpu::naive

@@ -97,13 +97,6 @@ Rows rows_of(const core::Operand& x, const void* data, std::int64_t b, std::int6
   return {core::advance(data, x.dtype, offset(x, b, token, head)), x.dtype, x.strides[1]};
 }
 
-template <class Real>
-void write_row(const core::Operand& x, void* data, std::int64_t b, std::int64_t token, std::int64_t head, std::int64_t width,
-               const Real* row, double factor) {
-  const std::int64_t begin = offset(x, b, token, head);
-  for (std::int64_t h = 0; h < width; ++h) core::store(data, x.dtype, begin + h, static_cast<double>(row[h]) * factor);
-}
-
 void blank(const core::Problem& p, const core::Buffers& buffers, bool queries, const core::Operand& x, void* data,
            std::int64_t heads, std::int64_t width) {
   if (!x.present()) return;
@@ -156,7 +149,8 @@ void apply_matrix(const Run<Real>& run, int from, const core::Operand& b, const 
                               rows_of(b, b_data, e, sequence.key_begin, n / run.p.group()), rows, static_cast<int>(width),
                               static_cast<int>(sequence.key_count), result, stride, run.memory.storage(worker));
     for (int r = 0; r < rows; ++r) {
-      write_row(x, x_data, e, sequence.query_begin + t + r, n, width, result + r * stride, factor);
+      run.steps.write(result + r * stride, factor, static_cast<int>(width), x.dtype,
+                      core::advance(x_data, x.dtype, offset(x, e, sequence.query_begin + t + r, n)));
     }
   });
 }
@@ -232,8 +226,9 @@ void key_gradients(const Run<Real>& run) {
                                              stride, run.memory.storage(worker));
       }
       for (int r = 0; r < keys; ++r) {
-        write_row(output.gradient, output.data, b, sequence.key_begin + s + r, head, output.width, result + r * stride,
-                  output.factor);
+        const core::Operand& x = output.gradient;
+        run.steps.write(result + r * stride, output.factor, static_cast<int>(output.width), x.dtype,
+                        core::advance(output.data, x.dtype, offset(x, b, sequence.key_begin + s + r, head)));
       }
     }
   });

@@ -59,6 +59,9 @@ struct Steps {
   // when given, receives the gradients of the logits, not rounded. A row with lse = -inf becomes zeros.
   void (*gradient)(const Block& block, Real* scores, Real* gradients, Real* logits, std::int64_t stride, const Real* lse,
                    const Real* delta, const Storage& storage);
+
+  // out = row * factor, rounded once to dtype.
+  void (*write)(const Real* row, double factor, int columns, dhyan_dtype dtype, void* out);
 };
 
 extern const Steps<float> float_steps;
