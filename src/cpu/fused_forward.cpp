@@ -45,13 +45,14 @@ constexpr TilingRow kTilings[] = {
     {256, true, {48, 256, 128, 256}},  {512, false, {48, 128, 128, 192}}, {512, true, {48, 128, 128, 192}},
 };
 
-Tiling tiling_of(const core::Problem& p) {
+Tiling tiling_of(const core::Problem& p, const Engine& engine) {
   const bool ranged = p.causal != DHYAN_CAUSAL_OFF || p.window_left >= 0 || p.window_right >= 0;
   const std::int64_t dim = std::max(p.head_dim, p.value_head_dim);
-  for (const TilingRow& row : kTilings) {
-    if (dim <= row.largest_dim && ranged == row.ranged) return row.tiling;
-  }
-  return kTilings[std::size(kTilings) - 1].tiling;
+  const TilingRow* row = kTilings;
+  while (row + 1 != std::end(kTilings) && (dim > row->largest_dim || ranged != row->ranged)) ++row;
+  Tiling tiling = row->tiling;
+  tiling.rows = static_cast<int>(round_up(tiling.rows, engine.rows));
+  return tiling;
 }
 
 // At most Tiling::rows query rows: `heads` heads from n on, `rows / heads` tokens from t on; row r is head n + r % heads.
@@ -116,7 +117,7 @@ FusedForward::FusedForward(const core::Problem& problem)
       choice_(choose_engine(problem.dtype)),
       engine_(*choice_.engine),
       softmax_(softmax_kernels_on(highway_targets())),
-      tiling_(tiling_of(problem)),
+      tiling_(tiling_of(problem, engine_)),
       scale_(split_scale(problem.scale, engine_.operand)),
       form_(weight_form(problem.dtype, engine_.operand)),
       has_terms_(has_logit_terms(problem)) {
