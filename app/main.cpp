@@ -44,6 +44,15 @@ int run(int argc, char** argv) {
   add_run(app, action);
   add_bench(app, action);
   add_check(app, action);
+  if (argc > 1 && argv[1][0] != '-') {
+    std::string names;
+    bool known = false;
+    for (const CLI::App* command : app.get_subcommands(nullptr)) {
+      known = known || command->get_name() == argv[1];
+      names += (names.empty() ? "" : ", ") + command->get_name();
+    }
+    if (!known) refuse("{} is not a command; there are {}", shown(argv[1]), names);
+  }
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {

@@ -109,7 +109,8 @@ std::vector<Record> load_records(const std::string& file, std::string_view argum
   if (!stream) refuse("{}: {} cannot be read", argument, file);
   std::vector<Record> records;
   try {
-    for (const ordered_json& j : ordered_json::parse(stream).at("records")) records.push_back(record_from(j));
+    const ordered_json report = ordered_json::parse(stream);
+    for (const ordered_json& j : report.at("records")) records.push_back(record_from(j));
   } catch (const std::exception& error) {
     refuse("{}: {} is not a report of dhyan bench --json: {}", argument, file, error.what());
   }
