@@ -6,6 +6,7 @@
 
 #include <cstdio>
 #include <new>
+#include <system_error>
 
 #include "commands/commands.hpp"
 #include "dhyan/dhyan.hpp"
@@ -82,6 +83,8 @@ int main(int argc, char** argv) {
     return complain(error.what(), exit_of(error.status()));
   } catch (const std::bad_alloc&) {
     return complain("there is not enough memory for this", exit_runtime);
+  } catch (const std::system_error& error) {
+    return complain("standard output cannot be written: " + error.code().message(), exit_runtime);  // fmt's way to say it
   } catch (const std::exception& error) {
     return complain(error.what(), exit_runtime);
   }

@@ -113,11 +113,17 @@ void print_comparison(const Call& call, const Geometry& g, const ComparedCall& c
     fmt::print("Backward: the worst of the gradients, each from the same out and lse, {}.\n", compared.backward_extent);
   }
   if (stored) fmt::print("stored: {}\n", stored->file);
+}
+
+// "cudnn did not run: …"; one line where a backward row has the reason of its forward row.
+std::vector<std::string> refusals(const ComparedCall& compared) {
+  std::vector<std::string> lines;
   for (const ComparedRow& row : compared.rows) {
-    if (!row.refusal.empty() && row.record.direction == "forward") {
-      fmt::print("{}\n", painted(Colour::dim, fmt::format("{} did not run: {}", name_of(row.implementation), row.refusal)));
-    }
+    if (row.refusal.empty()) continue;
+    std::string line = fmt::format("{} did not run: {}", name_of(row.implementation), row.refusal);
+    if (std::ranges::find(lines, line) == lines.end()) lines.push_back(std::move(line));
   }
+  return lines;
 }
 
 Exit run_comparison(const RunOptions& options, const Call& call, const Geometry& g, const std::optional<Stored>& stored) {
@@ -146,10 +152,14 @@ Exit run_comparison(const RunOptions& options, const Call& call, const Geometry&
   } else {
     print_comparison(call, g, compared, stored);
   }
-  for (const ComparedRow& row : compared.rows) {
-    if (!row.refusal.empty() && (options.json || row.record.direction == "backward")) {
-      note(fmt::format("{} {} did not run: {}", name_of(row.implementation), row.record.direction, row.refusal));
+  for (const std::string& line : refusals(compared)) {
+    if (options.json) {
+      note(line);
+    } else {
+      fmt::print("{}\n", painted(Colour::dim, line));
     }
+  }
+  for (const ComparedRow& row : compared.rows) {
     for (const auto& [name, d] : row.differences) {
       if (d.ok()) continue;
       note(fmt::format("{} {}: {} is wrong: {}", name_of(row.implementation), row.record.direction, name,

@@ -110,11 +110,11 @@ LimitTable::LimitTable(const Call& call, const Geometry& g) {
 
 Limits LimitTable::of(const std::string& name) const {
   const double rounding = weight_error_ + sum_error(visible_keys_);
-  const double relative = 4 * roundoff_ + rounding;
+  const double relative = 2 * roundoff_ + rounding;
   // What a row's gradients of logits amount to when weights spread over all visible keys, as its rounding sees them.
   const double row_gradient =
       2 * grad_out_.mean_row * value_.mean_row * kept_ / std::sqrt(std::max(value_head_dim_, 1.0)) / std::sqrt(visible_keys_);
-  const double logit_gradient_noise = delta_error_ + 4 * roundoff_ * row_gradient;
+  const double logit_gradient_noise = delta_error_ + 2 * roundoff_ * row_gradient;
   if (name == "out") {
     const double element = value_.mean_row / std::sqrt(std::max(value_head_dim_, 1.0));
     return {relative, relative * element * kept_ / std::sqrt(visible_keys_), value_.largest * kept_ * (roundoff_ + rounding)};
@@ -136,7 +136,7 @@ Limits LimitTable::of(const std::string& name) const {
   }
   if (name == "grad_bias") {
     const double summed = std::sqrt(std::max(1.0, rows_ / bias_elements_));
-    return {4 * bias_roundoff_ + 2 * weight_error_, delta_error_ * summed, delta_error_ * std::sqrt(rows_)};
+    return {2 * bias_roundoff_ + 2 * weight_error_, delta_error_ * summed, delta_error_ * std::sqrt(rows_)};
   }
   return {4 * accumulation_ + 2 * weight_error_, delta_error_ * std::sqrt(rows_ / heads_), delta_error_ * std::sqrt(rows_)};
 }
