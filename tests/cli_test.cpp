@@ -191,7 +191,7 @@ TEST(Command, ExitsWith1WhenAResultIsNotTheExpectedOne) {
   EXPECT_EQ(run_program(whole + Words{"--compare", "--expect", real_data + ":out_float64"}).status, 1);
   const Words expect = real_run() + Words{"--expect", real_data + ":out_float64", "--tolerance"};
   EXPECT_EQ(run_program(expect + Words{"1e-4"}).status, 0);
-  EXPECT_EQ(run_program(expect + Words{"1e-7,1e-4"}).status, 0);
+  EXPECT_EQ(run_program(expect + Words{"1e-5,1e-3"}).status, 0);
   EXPECT_EQ(run_program(expect + Words{"1e-12"}).status, 1);
 }
 
