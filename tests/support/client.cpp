@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "support/client.hpp"
 
+#include <algorithm>
+
 #include "core/convert.hpp"
 #include "support/random.hpp"
 
