@@ -145,10 +145,10 @@ TEST_P(Shards, GiveTheGradientsOfTheWhole) {
       take_keys(client, begin, end, true);
       ASSERT_EQ(client.run_once(DHYAN_BACKWARD).message, "");
     };
-    Backward whole = empty_gradients(x);
+    Backward whole = gradient_arrays(x);
     run(0, c.key_length, whole);
-    Backward left = empty_gradients(x);
-    Backward right = empty_gradients(x);
+    Backward left = gradient_arrays(x);
+    Backward right = gradient_arrays(x);
     constexpr std::int64_t kSplit = 17;
     run(0, kSplit, left);
     run(kSplit, c.key_length, right);
@@ -159,7 +159,7 @@ TEST_P(Shards, GiveTheGradientsOfTheWhole) {
       EXPECT_LE(worst(sum, whole.grad_query), tolerance);
     }
     // Each shard writes its own keys: one after the other they fill what the whole writes at once.
-    Backward both = empty_gradients(x);
+    Backward both = gradient_arrays(x);
     run(0, kSplit, both);
     run(kSplit, c.key_length, both);
     if (c.grad_key) {

@@ -58,7 +58,7 @@ TEST_P(OptionThroughTheInterface, WorksOrIsRefused) {
     EXPECT_TRUE(same_bits(result.out, want.out)) << "one-shot out";
 
     Forward known = given;
-    Backward gradients = empty_gradients(x);
+    Backward gradients = gradient_arrays(x);
     Client back(x, known, gradients);
     back.options.implementation = entry->id;
     ASSERT_EQ(back.run_plan(DHYAN_BACKWARD).message, "");
@@ -130,7 +130,7 @@ TEST(Options, ABiasViewThatRepeatsItsBatchHasAGradientForEach) {
     const Forward given = forward(*entry, copied);
     const Backward want = backward(*entry, copied, given);
     Forward known = given;
-    Backward got = empty_gradients(x);
+    Backward got = gradient_arrays(x);
     Client client(x, known, got);
     client.options.implementation = entry->id;
     client[api::kBias].strides[0] = 0;

@@ -5,8 +5,6 @@
 #include <array>
 #include <cmath>
 #include <dhyan/dhyan.hpp>
-#include <fstream>
-#include <iterator>
 #include <nlohmann/json.hpp>
 #include <numeric>
 #include <vector>
@@ -207,17 +205,6 @@ TEST_F(CppLayer, MergesConvertsAndDescribes) {
   EXPECT_EQ(facts["version"], dhyan_version());
   for (const char* name : {"name", "features", "targets"}) EXPECT_TRUE(facts["cpu"].contains(name)) << name;
   EXPECT_EQ(facts["implementations"].size(), 4u);
-}
-
-TEST(Readme, ShowsTheExampleThatIsCompiled) {
-  const auto text_of = [](const std::string& path) {
-    std::ifstream file(std::string(DHYAN_TEST_DATA) + "/../../" + path);
-    return std::string(std::istreambuf_iterator<char>(file), {});
-  };
-  const std::string example = text_of("examples/attention.cpp");
-  const std::string code = example.substr(example.find('\n') + 1);
-  ASSERT_GT(code.size(), 100u);
-  EXPECT_NE(text_of("README.md").find(code), std::string::npos);
 }
 
 }  // namespace

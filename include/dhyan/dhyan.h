@@ -121,19 +121,19 @@ typedef struct dhyan_options {
   dhyan_causal causal;
   int64_t window_left;  /**< keys s >= t + d - window_left are visible; -1: unlimited */
   int64_t window_right; /**< keys s <= t + d + window_right are visible; -1: unlimited */
-  double scale;         /**< multiplies Q K^T; NaN: 1 / sqrt(H) */
-  double softcap;       /**< logits become softcap * tanh(logits / softcap); 0: off */
+  double scale;         /**< multiplies Q K^T; finite; NaN: 1 / sqrt(H) */
+  double softcap;       /**< logits become softcap * tanh(logits / softcap); finite, not negative; 0: off */
   /**
-   * Dropout of the weights, kept ones scaled by 1 / (1 - p). Which weights are kept depends only on (seed, offset, b, n, t, s):
-   * Philox4x32-10 with key = seed + 0x9E3779B97F4A7C15 * offset mod 2^64 (low word first) and counter =
-   * (s / 4, t, n, b) in global positions; word s mod 4 is compared: kept iff word >= floor(p * 2^32).
-   * Test vectors: seed 0, offset 0, b = n = t = 0 gives s = 0..3 the words 6627e8d5 e169c58d bc57ac4c 9b00dbd8 (hexadecimal);
-   * seed 1234, offset 7, b = 1, n = 3, t = 5 gives a279a380 1a0e3f6a c7f31e4a 44c55fa2.
+   * Dropout of the weights, p 0 or in [2^-32, 1), kept ones scaled by 1 / (1 - p). Which are kept follows from
+   * (seed, offset, b, n, t, s) alone: Philox4x32-10 with key = seed + 0x9E3779B97F4A7C15 * offset mod 2^64 (low word first),
+   * counter = (s / 4, t, n, b) in global positions; word s mod 4 is compared: kept iff word >= floor(p * 2^32). Test vectors:
+   * seed 0, offset 0, b = n = t = 0 gives s = 0..3 the words 6627e8d5 e169c58d bc57ac4c 9b00dbd8 (hexadecimal); seed 1234,
+   * offset 7, b = 1, n = 3, t = 5 gives a279a380 1a0e3f6a c7f31e4a 44c55fa2.
    */
   double dropout_probability;
   uint64_t dropout_seed;
   uint64_t dropout_offset;
-  /** Where a shard lies in a larger problem: added to b, n, t, s for dropout, and to t, s for causal, window and ALiBi. */
+  /** Where a shard lies in a larger problem: added to b, n, t, s for dropout, to t, s for causal (top-left), window, ALiBi. */
   int64_t batch_origin;
   int64_t head_origin;
   int64_t query_origin;
@@ -162,17 +162,17 @@ typedef struct dhyan_problem {
   const dhyan_tensor* query;
   const dhyan_tensor* key;
   const dhyan_tensor* value;
-  const dhyan_tensor* out; /**< written forward, read backward */
-  const dhyan_tensor* lse; /**< natural log; f32 (f64 for f64 inputs); optional output forward, required input backward */
-  const dhyan_tensor* bias;
+  const dhyan_tensor* out;  /**< written forward, read backward */
+  const dhyan_tensor* lse;  /**< natural log; f32 (f64 for f64 inputs); optional output forward, required input backward */
+  const dhyan_tensor* bias; /**< f64, f32, f16 or bf16, whatever the inputs are */
   const dhyan_tensor* mask;
   const dhyan_tensor* alibi_slopes;
   const dhyan_tensor* sink;
-  const dhyan_tensor* query_lengths; /**< [B] */
-  const dhyan_tensor* key_lengths;   /**< [B] */
-  const dhyan_tensor* query_offsets; /**< [B+1] */
-  const dhyan_tensor* key_offsets;   /**< [B+1] */
-  /* Backward only. */
+  const dhyan_tensor* query_lengths; /**< [B], i32 */
+  const dhyan_tensor* key_lengths;   /**< [B], i32 */
+  const dhyan_tensor* query_offsets; /**< [B+1], i32 or i64 */
+  const dhyan_tensor* key_offsets;   /**< [B+1], i32 or i64 */
+  /* Backward only: a forward problem must leave them NULL. */
   const dhyan_tensor* grad_out;   /**< like out */
   const dhyan_tensor* grad_lse;   /**< like lse, optional */
   const dhyan_tensor* grad_query; /**< outputs; each optional, at least one given */
@@ -182,7 +182,7 @@ typedef struct dhyan_problem {
   const dhyan_tensor* grad_sink; /**< [N], f32 (f64 for f64 inputs) */
 } dhyan_problem;
 
-/** The pointers of one run of a plan; members as in dhyan_problem. */
+/** The pointers of one run of a plan; members as in dhyan_problem: NULL exactly where the plan has no such tensor. */
 typedef struct dhyan_buffers {
   size_t struct_size;
   const void* query;
@@ -212,15 +212,15 @@ typedef struct dhyan_device_description {
   size_t struct_size;
   dhyan_device_type device_type;
   int32_t device_index;
-  int64_t memory_bytes;
-  int32_t threads;  /**< CPU: hardware threads this process may use */
-  int32_t reserved; /**< 0 */
+  int64_t memory_bytes; /**< `naive` refuses scores that need over 80 % of it */
+  int32_t threads;      /**< CPU: hardware threads this process may use */
+  int32_t reserved;     /**< 0 */
 } dhyan_device_description;
 
 typedef struct dhyan_plan dhyan_plan;
 
-/** Sets the size and the defaults of a struct whose header declares `struct_size` bytes. The short forms below pass the size that
-    this header knows, so that an older client is never written past its own struct. */
+/** Sets the size and the defaults of a struct whose header declares `struct_size` bytes. The short forms below pass the size
+    that this header knows, so that an older client is never written past its own struct. */
 DHYAN_API void dhyan_tensor_init_sized(dhyan_tensor* tensor, size_t struct_size);
 DHYAN_API void dhyan_options_init_sized(dhyan_options* options, size_t struct_size);
 DHYAN_API void dhyan_problem_init_sized(dhyan_problem* problem, size_t struct_size);
@@ -265,7 +265,7 @@ DHYAN_API dhyan_status dhyan_plan_run(const dhyan_plan* plan, const dhyan_buffer
 
 /** Joins two partial results over disjoint sets of keys: out = softmax-weighted sum, lse = log(e^lse_a + e^lse_b). Shapes as
     `out` and `lse` of a problem; `out` and `lse` may be the same tensors as one of the parts. A part whose lse is -inf counts
-    nothing. */
+    nothing. Outputs may differ in floating type, lse be f32 or f64; give a sink to one part only. */
 DHYAN_API dhyan_status dhyan_merge(const dhyan_tensor* out_a, const dhyan_tensor* lse_a, const dhyan_tensor* out_b,
                                    const dhyan_tensor* lse_b, const dhyan_tensor* out, const dhyan_tensor* lse, void* stream,
                                    char* message, size_t message_size);

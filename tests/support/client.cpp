@@ -160,6 +160,18 @@ Answer Client::run_plan(dhyan_direction direction) {
   return ran;
 }
 
+Backward gradient_arrays(const Instance& x) {
+  const Case& c = x.description;
+  const Layout layout = c.layout == Layout::shared_batch ? Layout::contiguous : c.layout;
+  Backward arrays;
+  if (c.grad_query) arrays.grad_query = Array(c.dtype, x.query.shape(), layout);
+  if (c.grad_key) arrays.grad_key = Array(c.dtype, x.key.shape(), layout);
+  if (c.grad_value) arrays.grad_value = Array(c.dtype, x.value.shape(), layout);
+  if (c.grad_bias) arrays.grad_bias = x.bias.like();
+  if (c.grad_sink) arrays.grad_sink = Array(x.lse.dtype(), x.sink.shape(), Layout::contiguous);
+  return arrays;
+}
+
 Client small_forward(dhyan_dtype dtype) {
   Client client;
   client.add(api::kQuery, dtype, {2, 3, 4, 8});

@@ -28,6 +28,7 @@ class Client {
   // A contiguous tensor with memory of its own, floating types filled with random numbers, others with zeros.
   dhyan_tensor& add(api::Slot slot, dhyan_dtype dtype, const std::vector<std::int64_t>& shape);
   void remove(api::Slot slot) { given_[slot] = false; }
+  void restore(api::Slot slot) { given_[slot] = true; }
   dhyan_tensor& operator[](api::Slot slot) { return tensors_[slot]; }
 
   // As the C interface takes them; valid until the client changes or goes.
@@ -49,6 +50,9 @@ class Client {
   std::vector<std::vector<std::byte>> memory_;
   dhyan_problem problem_;
 };
+
+// Poisoned arrays for the gradients that a case asks for.
+Backward gradient_arrays(const Instance& instance);
 
 // Forward: batch 2, query length 3, key length 5, 4 query heads, 2 key heads, head_dim 8, value head_dim 6, with lse.
 Client small_forward(dhyan_dtype dtype = DHYAN_F32);
