@@ -306,7 +306,8 @@ void run_backward(const core::ImplementationEntry& entry, const Instance& x, con
   expect_inside(result.grad_sink, "grad_sink");
 }
 
-// Outputs in the case's own types and layout.
+}  // namespace
+
 Backward empty_gradients(const Instance& x) {
   const Case& c = x.description;
   const Layout layout = c.layout == Layout::shared_batch ? Layout::contiguous : c.layout;
@@ -318,8 +319,6 @@ Backward empty_gradients(const Instance& x) {
   if (c.grad_sink) result.grad_sink = Array(lse_dtype(c), x.sink.shape(), Layout::contiguous);
   return result;
 }
-
-}  // namespace
 
 Forward forward(const core::ImplementationEntry& entry, const Instance& x, int threads) {
   Forward result{x.out.like(), x.description.lse ? x.lse.like() : Array()};

@@ -102,6 +102,9 @@ std::string refusal(const core::ImplementationEntry& entry, const core::Problem&
 Forward forward(const core::ImplementationEntry& entry, const Instance& instance, int threads = 0);
 Backward backward(const core::ImplementationEntry& entry, const Instance& instance, const Forward& given, int threads = 0);
 
+// Poisoned outputs in the case's own types and layout.
+Backward empty_gradients(const Instance& instance);
+
 // What the reference computes before it rounds: the outputs are f64 whatever the inputs are.
 Forward exact_forward(const Instance& instance);
 Backward exact_backward(const Instance& instance, const Forward& given);
