@@ -17,6 +17,7 @@
 #include "support/bounds.hpp"
 #include "support/case.hpp"
 #include "support/compare.hpp"
+#include "support/grid.hpp"
 #include "support/random.hpp"
 
 namespace dhyan::testing {
@@ -49,6 +50,7 @@ void expect_matches_reference(const Instance& x, const Forward& given) {
 }
 
 void expect_matches_reference(const Case& c) {
+  if (left_out(c)) return;
   const Instance x(c, Random(describe(c)));
   expect_matches_reference(x, forward(reference::entry, x));
 }
@@ -294,9 +296,10 @@ TEST(Backward, ReachesElementsPastTwoToThe31) {
 }
 
 TEST(Backward, HasTheSameBitsForEveryNumberOfThreads) {
+  const int repeats = small_grid() ? 1 : 5;
   for (const std::size_t option : {0, 1, 2, 3, 5, 10, 11, 12, 19, 21}) {
     Case c = base();
-    c.key_length = 1100;
+    c.key_length = small_grid() ? 300 : 1100;
     c.sink = c.grad_sink = true;
     options()[option].apply(c);
     c.name = options()[option].name;
@@ -305,7 +308,7 @@ TEST(Backward, HasTheSameBitsForEveryNumberOfThreads) {
     const Forward given = forward(reference::entry, x);
     const Backward once = backward(kBackward, x, given, 1);
     for (const int threads : {1, 2, 3, 7}) {
-      for (int repeat = 0; repeat < 5; ++repeat) {
+      for (int repeat = 0; repeat < repeats; ++repeat) {
         const Backward again = backward(kBackward, x, given, threads);
         EXPECT_TRUE(same_bits(again.grad_query, once.grad_query)) << threads << " threads, grad_query";
         EXPECT_TRUE(same_bits(again.grad_key, once.grad_key)) << threads << " threads, grad_key";

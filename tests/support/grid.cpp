@@ -5,6 +5,7 @@
 #include <cctype>
 #include <cstdlib>
 #include <cstring>
+#include <functional>
 
 namespace dhyan::testing {
 namespace {
@@ -152,6 +153,8 @@ bool small_grid() {
   const char* text = std::getenv("DHYAN_TEST_GRID");
   return text && std::strcmp(text, "small") == 0;
 }
+
+bool left_out(const Case& c) { return small_grid() && std::hash<std::string>()(describe(c)) % 6 != 0; }
 
 std::string case_name(const ::testing::TestParamInfo<Case>& info) {
   std::string name = std::to_string(info.index) + '_' + info.param.name;
