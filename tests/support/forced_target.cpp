@@ -11,7 +11,7 @@ namespace {
 
 class ForcedTarget : public ::testing::Environment {
   void SetUp() override {
-    if (std::getenv("DHYAN_CPU_TARGET") && !cpu::target_error().empty()) GTEST_SKIP() << cpu::target_error();
+    if (std::getenv("DHYAN_TEST_FORCED_TARGET") && !cpu::target_error().empty()) GTEST_SKIP() << cpu::target_error();
   }
 };
 
