@@ -3,10 +3,14 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <memory>
+#include <stdexcept>
 #include <thread>
 
+#include "api/abi.hpp"
 #include "api/one_shot.hpp"
 #include "api/scratch.hpp"
 #include "core/convert.hpp"
@@ -242,12 +246,19 @@ TEST(Scratch, OfTheLibraryIsReusedAndGivenBack) {
 }
 
 TEST(Scratch, ThatCannotBeHadIsAnErrorWithItsSize) {
-  try {
-    const api::Scratch block(std::size_t{1} << 62);
-    FAIL() << "2^62 bytes were found";
-  } catch (const core::Error& error) {
-    EXPECT_EQ(error.status(), DHYAN_OUT_OF_MEMORY);
-    EXPECT_STREQ(error.what(), "scratch: 4611686018427387904 bytes, out of memory");
+#ifdef __SANITIZE_ADDRESS__
+  const std::vector<std::size_t> sizes = {SIZE_MAX - 100};  // its allocator ends the program for anything it could try
+#else
+  const std::vector<std::size_t> sizes = {SIZE_MAX - 100, std::size_t{1} << 62};
+#endif
+  for (const std::size_t size : sizes) {
+    try {
+      const api::Scratch block(size);
+      FAIL() << size << " bytes were found";
+    } catch (const core::Error& error) {
+      EXPECT_EQ(error.status(), DHYAN_OUT_OF_MEMORY);
+      EXPECT_EQ(std::string(error.what()), "scratch: " + std::to_string(size) + " bytes, out of memory");
+    }
   }
 }
 
@@ -358,6 +369,38 @@ TEST(Messages, AreCutToTheCallersBuffer) {
   EXPECT_EQ(dhyan_attention(client.problem(), nullptr, nullptr, 100), DHYAN_INVALID_ARGUMENT);
   EXPECT_EQ(dhyan_attention(client.problem(), nullptr, message, 0), DHYAN_INVALID_ARGUMENT);
   EXPECT_EQ(dhyan_attention(nullptr, nullptr, nullptr, 0), DHYAN_INVALID_ARGUMENT);
+}
+
+TEST(Exceptions, OfAnyKindEndAtTheInterface) {
+  char message[64];
+  const auto status = [&](auto body) { return guarded(message, sizeof message, body); };
+  EXPECT_EQ(status([] {}), DHYAN_OK);
+  EXPECT_STREQ(message, "");
+  EXPECT_EQ(status([] { throw core::Error(DHYAN_DEVICE_ERROR, "a launch failed"); }), DHYAN_DEVICE_ERROR);
+  EXPECT_STREQ(message, "a launch failed");
+  EXPECT_EQ(status([] { throw std::bad_alloc(); }), DHYAN_OUT_OF_MEMORY);
+  EXPECT_STREQ(message, "out of host memory");
+  EXPECT_EQ(status([] { throw std::logic_error("surprise"); }), DHYAN_INTERNAL);
+  EXPECT_STREQ(message, "internal fault: surprise");
+  EXPECT_EQ(status([] { throw 42; }), DHYAN_INTERNAL);
+  EXPECT_STREQ(message, "internal fault");
+  EXPECT_EQ(guarded(message, 8, [] { throw std::logic_error("surprise"); }), DHYAN_INTERNAL);
+  EXPECT_STREQ(message, "interna");
+  EXPECT_EQ(guarded(nullptr, 0, [] { throw std::logic_error("surprise"); }), DHYAN_INTERNAL);
+}
+
+// Runs one call in a process of its own, where the environment is read anew.
+[[noreturn]] void exit_with_answer() {
+  const Answer answer = small_forward().run_once();
+  std::fprintf(stderr, "%s\n", answer.message.c_str());
+  std::exit(answer.status);
+}
+
+TEST(EnvironmentDeathTest, AnUnknownTargetIsAnErrorOfEveryCall) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  setenv("DHYAN_CPU_TARGET", "fastest", 1);
+  EXPECT_EXIT(exit_with_answer(), ::testing::ExitedWithCode(DHYAN_INVALID_ARGUMENT), "DHYAN_CPU_TARGET is \"fastest\"");
+  unsetenv("DHYAN_CPU_TARGET");
 }
 
 TEST(Device, DescriptionIsCheckedAndDecidesThreads) {
