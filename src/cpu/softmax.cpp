@@ -65,15 +65,13 @@ HWY_INLINE float highest_of(const float* row, int columns) {
   return hn::GetLane(hn::MaxOfLanes(d, hn::Max(hn::Max(high[0], high[1]), hn::Max(high[2], high[3]))));
 }
 
-// Turns one row into weights and stores the sums of its lanes. One of the two forms of the exponent is meant:
-// logit * factor - shift, one rounding less work, or (logit - shift) * factor, which no finite logit overflows.
-template <WeightForm kForm, bool kFused>
+// Turns one row into weights and stores the sums of its lanes. The highest logit is subtracted before anything is multiplied:
+// no finite logit overflows, and the highest weight is exactly 1.
+template <WeightForm kForm>
 HWY_INLINE void weigh(float* row, std::uint16_t* packed, int columns, float factor, float shift, float* lane_sums) {
   const D d;
   const V factors = hn::Set(d, factor), shifts = hn::Set(d, shift);
-  const auto weight = [&](V x) HWY_ATTR {
-    return exp2_of(d, kFused ? hn::MulSub(x, factors, shifts) : hn::Mul(hn::Sub(x, shifts), factors));
-  };
+  const auto weight = [&](V x) HWY_ATTR { return exp2_of(d, hn::Mul(hn::Sub(x, shifts), factors)); };
   V sums[4] = {hn::Zero(d), hn::Zero(d), hn::Zero(d), hn::Zero(d)};
   int c = 0;
   for (; c + 4 * kLanes <= columns; c += 4 * kLanes) {
@@ -107,18 +105,14 @@ struct Group {
 
 void advance(Group& g, float factor) {
   const hn::CappedTag<float, kGroup> d;
-  const auto factors = hn::Set(d, factor), none = hn::Set(d, kNone), huge = hn::Set(d, kHugeLogit);
+  const auto factors = hn::Set(d, factor), none = hn::Set(d, kNone);
   for (int r = 0; r < kGroup; r += static_cast<int>(hn::Lanes(d))) {
     const auto before = hn::Load(d, g.before + r);
     const auto now = hn::Max(hn::Load(d, g.now + r), before);  // x86 gives the second operand where one is NaN
     const auto shift = hn::IfThenElse(hn::Eq(now, none), hn::Zero(d), now);
-    const auto now_small = hn::Lt(hn::Abs(shift), huge);
-    const auto both_small = hn::And(hn::Lt(hn::Abs(now), huge), hn::Lt(hn::Abs(before), huge));
-    const auto apart = hn::Sub(hn::Mul(before, factors), hn::Mul(now, factors));
-    const auto together = hn::Mul(hn::Sub(before, now), factors);
-    const auto keep = exp2_of(d, hn::IfThenElse(both_small, apart, together));
+    const auto keep = exp2_of(d, hn::Mul(hn::Sub(before, now), factors));
     hn::Store(now, d, g.now + r);
-    hn::Store(hn::IfThenElse(now_small, hn::Mul(shift, factors), shift), d, g.shift + r);
+    hn::Store(shift, d, g.shift + r);
     hn::Store(hn::IfThenElse(hn::Eq(before, now), hn::Set(d, 1.0f), keep), d, g.keep + r);
   }
 }
@@ -137,11 +131,7 @@ void tile_of(const WeightRows& w, float factor, float* highest, float* sum, floa
     HWY_ALIGN float lane_sums[kGroup][kLanes];
     for (int r = 0; r < count; ++r) {
       std::uint16_t* packed = kForm == WeightForm::bf16 ? w.packed + (first + r) * w.packed_stride : nullptr;
-      if (std::abs(g.now[r]) < kHugeLogit || g.now[r] == kNone) {
-        weigh<kForm, true>(row(r), packed, w.columns, factor, g.shift[r], lane_sums[r]);
-      } else {
-        weigh<kForm, false>(row(r), packed, w.columns, factor, g.shift[r], lane_sums[r]);
-      }
+      weigh<kForm>(row(r), packed, w.columns, factor, g.shift[r], lane_sums[r]);
     }
     for (int r = 0; r < count; ++r) {
       const float total = hn::GetLane(hn::SumOfLanes(D(), hn::Load(D(), lane_sums[r])));
@@ -245,15 +235,10 @@ HWY_EXPORT(softmax_kernels_of_target);
 
 double softmax_lse(float highest, float sum, float factor) {
   if (sum == 0) return -std::numeric_limits<double>::infinity();
-  const double shift = std::abs(highest) < kHugeLogit ? highest * factor : static_cast<double>(highest) * factor;
-  return shift * std::numbers::ln2 + std::log(static_cast<double>(sum));
+  return static_cast<double>(highest) * factor * std::numbers::ln2 + std::log(static_cast<double>(sum));
 }
 
-float softmax_rescale(float before, float now, float factor) {
-  if (before == now) return 1;
-  const bool fused = std::abs(before) < kHugeLogit && std::abs(now) < kHugeLogit;
-  return std::exp2(fused ? before * factor - now * factor : (before - now) * factor);
-}
+float softmax_rescale(float before, float now, float factor) { return before == now ? 1 : std::exp2((before - now) * factor); }
 
 double add_exponentials(double a, double b) {
   const double high = std::max(a, b), low = std::min(a, b);

@@ -9,9 +9,6 @@
 
 namespace dhyan::cpu {
 
-// Logits of this size and beyond could overflow where they are multiplied by log2(e) before their maximum is subtracted.
-inline constexpr float kHugeLogit = 1e30f;
-
 // What weights are rounded to before they meet the values, and where they then lie.
 enum class WeightForm {
   f32,       // in place, as they are

@@ -24,7 +24,7 @@ constexpr int kLanes = static_cast<int>(hn::MaxLanes(F32()));
 constexpr int kKeys = 4;                      // keys whose products are summed side by side
 constexpr int kRows = kLanes == 16 ? 4 : 2;   // queries likewise: kKeys * kRows accumulators
 constexpr int kSlice = kLanes == 16 ? 4 : 2;  // vectors of a value's row; kRows * kSlice accumulators
-constexpr std::int64_t kAhead = 24;           // rows between a read and the prefetch that serves a later one
+constexpr std::int64_t kAhead = 16;           // rows between a read and the prefetch that serves a later one
 
 template <dhyan_dtype kType>
 struct Element {

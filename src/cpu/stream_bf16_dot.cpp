@@ -16,7 +16,7 @@ constexpr int kRows = 4;
 constexpr int kWide = 32;  // bf16 of a vector
 constexpr int kMostDim = 512;
 constexpr int kMostCount = 32;       // kStreamKeys in whole vectors
-constexpr std::int64_t kAhead = 24;  // as in stream.cpp
+constexpr std::int64_t kAhead = 16;  // as in stream.cpp
 
 using Bf16 = std::uint16_t;
 
@@ -33,13 +33,25 @@ DHYAN_TARGET_BF16 void narrow(const float* from, std::int64_t stride, int rows, 
   }
 }
 
-// The sums over the lanes of four vectors.
-DHYAN_TARGET_BF16 inline __m128 sums_of_lanes(__m512 a, __m512 b, __m512 c, __m512 d) {
-  const __m512 ab = _mm512_add_ps(_mm512_unpacklo_ps(a, b), _mm512_unpackhi_ps(a, b));
-  const __m512 cd = _mm512_add_ps(_mm512_unpacklo_ps(c, d), _mm512_unpackhi_ps(c, d));
-  const __m512 all = _mm512_add_ps(_mm512_shuffle_ps(ab, cd, 0x44), _mm512_shuffle_ps(ab, cd, 0xEE));
-  const __m256 two = _mm256_add_ps(_mm512_castps512_ps256(all), _mm512_extractf32x8_ps(all, 1));
-  return _mm_add_ps(_mm256_castps256_ps128(two), _mm256_extractf128_ps(two, 1));
+// Lane i of each block: the sum of that block of v[i].
+DHYAN_TARGET_BF16 inline __m512 sums_in_blocks(const __m512 (&v)[kKeys]) {
+  const __m512 ab = _mm512_add_ps(_mm512_unpacklo_ps(v[0], v[1]), _mm512_unpackhi_ps(v[0], v[1]));
+  const __m512 cd = _mm512_add_ps(_mm512_unpacklo_ps(v[2], v[3]), _mm512_unpackhi_ps(v[2], v[3]));
+  return _mm512_add_ps(_mm512_shuffle_ps(ab, cd, 0x44), _mm512_shuffle_ps(ab, cd, 0xEE));
+}
+
+DHYAN_TARGET_BF16 inline __m512 halves(__m512 a, __m512 b) {
+  return _mm512_add_ps(_mm512_shuffle_f32x4(a, b, 0x44), _mm512_shuffle_f32x4(a, b, 0xEE));
+}
+
+// Block r of the result is the sums over the lanes of v[r][0..3]; rows that are not there count as the first.
+template <int kQueries>
+DHYAN_TARGET_BF16 inline __m512 sums_of_lanes(const __m512 (&v)[kQueries][kKeys]) {
+  __m512 row[4];
+#pragma GCC unroll 4
+  for (int r = 0; r < 4; ++r) row[r] = r < kQueries ? sums_in_blocks(v[r < kQueries ? r : 0]) : row[0];
+  const __m512 first = halves(row[0], row[1]), second = halves(row[2], row[3]);
+  return _mm512_add_ps(_mm512_shuffle_f32x4(first, second, 0x88), _mm512_shuffle_f32x4(first, second, 0xDD));
 }
 
 template <int kQueries, bool kFirst>
@@ -51,12 +63,11 @@ DHYAN_TARGET_BF16 inline void score_block(const Bf16* query, const Bf16* const* 
 #pragma GCC unroll 4
     for (int s = 0; s < kKeys; ++s) sum[r][s] = _mm512_setzero_ps();
   }
-  for (int i = 0; i < dim; i += kWide) {
-    const std::uint32_t mask = bf16::low_bits(dim - i, kWide);
+  const auto add = [&](int i, auto load) DHYAN_TARGET_BF16 {
     __m512bh k[kKeys];
 #pragma GCC unroll 4
     for (int s = 0; s < kKeys; ++s) {
-      k[s] = (__m512bh)_mm512_maskz_loadu_epi16(mask, key[s] + i);
+      k[s] = (__m512bh)load(key[s] + i);
       if constexpr (kFirst) __builtin_prefetch(key[s] + i + kAhead * key_stride, 0, 2);
     }
 #pragma GCC unroll 4
@@ -65,11 +76,20 @@ DHYAN_TARGET_BF16 inline void score_block(const Bf16* query, const Bf16* const* 
 #pragma GCC unroll 4
       for (int s = 0; s < kKeys; ++s) sum[r][s] = _mm512_dpbf16_ps(sum[r][s], q, k[s]);
     }
+  };
+  int i = 0;
+  for (; i + kWide <= dim; i += kWide) add(i, [](const Bf16* at) DHYAN_TARGET_BF16 { return _mm512_loadu_si512(at); });
+  if (i < dim) {
+    const std::uint32_t mask = bf16::low_bits(dim - i, kWide);
+    add(i, [mask](const Bf16* at) DHYAN_TARGET_BF16 { return _mm512_maskz_loadu_epi16(mask, at); });
   }
   const auto there = static_cast<__mmask8>(bf16::low_bits(keys, kKeys));
-#pragma GCC unroll 4
-  for (int r = 0; r < kQueries; ++r) {
-    _mm_mask_storeu_ps(scores + r * stride, there, sums_of_lanes(sum[r][0], sum[r][1], sum[r][2], sum[r][3]));
+  const __m512 all = sums_of_lanes(sum);
+  _mm_mask_storeu_ps(scores, there, _mm512_castps512_ps128(all));
+  if constexpr (kQueries == kRows) {
+    _mm_mask_storeu_ps(scores + stride, there, _mm512_extractf32x4_ps(all, 1));
+    _mm_mask_storeu_ps(scores + 2 * stride, there, _mm512_extractf32x4_ps(all, 2));
+    _mm_mask_storeu_ps(scores + 3 * stride, there, _mm512_extractf32x4_ps(all, 3));
   }
 }
 
@@ -120,20 +140,16 @@ DHYAN_TARGET_BF16 inline void value_block(const Bf16* weights, const Bf16* value
 #pragma GCC unroll 4
     for (int v = 0; v < 2 * kVectors; ++v) sum[r][v] = _mm512_setzero_ps();
   }
-  const std::uint32_t mask = bf16::low_bits(columns - (kVectors - 1) * kWide, kWide);
-  for (int s = 0; s < count; s += 2, value += 2 * value_stride) {
+  const auto add = [&](int s, auto load, auto load_second) DHYAN_TARGET_BF16 {
+    const Bf16* at = value + s * value_stride;
     __m512bh x[2 * kVectors];
 #pragma GCC unroll 2
-    for (int v = 0; v < kVectors; ++v) {
-      const std::uint32_t here = v + 1 == kVectors ? mask : 0xFFFFFFFFu;
-      const Bf16* at = value + v * kWide;
-      const __m512i first = _mm512_maskz_loadu_epi16(here, at);
-      const __m512i second = _mm512_maskz_loadu_epi16(s + 1 < count ? here : 0, at + value_stride);
+    for (int v = 0; v < kVectors; ++v, at += kWide) {
+      pair(load(at, v), load_second(at + value_stride, v), x[2 * v], x[2 * v + 1]);
       if constexpr (kFirst) {
         __builtin_prefetch(at + kAhead * value_stride, 0, 2);
         __builtin_prefetch(at + (kAhead + 1) * value_stride, 0, 2);
       }
-      pair(first, second, x[2 * v], x[2 * v + 1]);
     }
 #pragma GCC unroll 4
     for (int r = 0; r < kQueries; ++r) {
@@ -143,7 +159,18 @@ DHYAN_TARGET_BF16 inline void value_block(const Bf16* weights, const Bf16* value
 #pragma GCC unroll 4
       for (int v = 0; v < 2 * kVectors; ++v) sum[r][v] = _mm512_dpbf16_ps(sum[r][v], w, x[v]);
     }
+  };
+  const std::uint32_t mask = bf16::low_bits(columns - (kVectors - 1) * kWide, kWide);
+  const auto whole = [](const Bf16* at, int) DHYAN_TARGET_BF16 { return _mm512_loadu_si512(at); };
+  const auto part = [mask](const Bf16* at, int v)
+                        DHYAN_TARGET_BF16 { return _mm512_maskz_loadu_epi16(v + 1 == kVectors ? mask : 0xFFFFFFFFu, at); };
+  int s = 0;
+  if (columns == kVectors * kWide) {
+    for (; s + 2 <= count; s += 2) add(s, whole, whole);
+  } else {
+    for (; s + 2 <= count; s += 2) add(s, part, part);
   }
+  if (s < count) add(s, part, [](const Bf16*, int) DHYAN_TARGET_BF16 { return _mm512_setzero_si512(); });
 #pragma GCC unroll 4
   for (int r = 0; r < kQueries; ++r) {
 #pragma GCC unroll 4
