@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // The dhyan command.
-#include <fcntl.h>
 #include <signal.h>
 #include <unistd.h>
 
@@ -21,6 +20,20 @@ void interrupted(int) {
   constexpr char clear[] = "\r\033[K";
   if (isatty(STDERR_FILENO) && write(STDERR_FILENO, clear, sizeof clear - 1) < 0) _exit(exit_interrupted);
   _exit(exit_interrupted);
+}
+
+// A mapped file that shrinks while it is read ends like this.
+void lost_file(int) {
+  remove_temporary_files();
+  constexpr char sentence[] = "dhyan: a file became shorter while it was read\n";
+  if (write(STDERR_FILENO, sentence, sizeof sentence - 1) < 0) _exit(exit_runtime);
+  _exit(exit_runtime);
+}
+
+void handle(int signal, void (*handler)(int)) {
+  struct sigaction action {};
+  action.sa_handler = handler;
+  sigaction(signal, &action, nullptr);
 }
 
 int complain(std::string_view sentence, Exit code) {
@@ -70,11 +83,9 @@ int run(int argc, char** argv) {
 
 int main(int argc, char** argv) {
   using namespace dhyan::app;
-  for (const int signal : {SIGINT, SIGTERM}) {
-    struct sigaction handler {};
-    handler.sa_handler = interrupted;
-    sigaction(signal, &handler, nullptr);
-  }
+  handle(SIGINT, interrupted);
+  handle(SIGTERM, interrupted);
+  handle(SIGBUS, lost_file);
   try {
     return run(argc, argv);
   } catch (const Failure& failure) {

@@ -137,6 +137,7 @@ INSTANTIATE_TEST_SUITE_P(
         Refused{"dropout", real_run() + Words{"--dropout", "1"}, "--dropout: \"1\" is not"},
         Refused{"seed", real_run() + Words{"--dropout", "0.1", "--seed", "-1"}, "--seed: \"-1\""},
         Refused{"seed_alone", real_run() + Words{"--seed", "1"}, "does nothing without --dropout"},
+        Refused{"dropout_offset_alone", real_run() + Words{"--dropout-offset", "1"}, "--dropout-offset: it does nothing"},
         Refused{"window", real_run() + Words{"--window", "3"}, "--window: \"3\" must be 2 whole numbers"},
         Refused{"window_minus_two", real_run() + Words{"--window", "-2,0"}, "--window: \"-2\""},
         Refused{"causal", real_run() + Words{"--causal=top"}, "--causal: \"top\" is none of off, top-left, bottom-right"},
@@ -171,7 +172,8 @@ INSTANTIATE_TEST_SUITE_P(
         Refused{"bench_baseline", {"bench", "--seq", "8", "--baseline", real_data}, "is not a report of dhyan bench --json"},
         Refused{"bench_cudnn", {"bench", "--seq", "8", "--implementation", "cudnn"}, "NVIDIA"},
         Refused{"check_seconds", {"check", "--seconds", "0"}, "--seconds: \"0\""},
-        Refused{"check_only", {"check", "--only", "3"}, "--only: it needs --seed"}),
+        Refused{"check_only", {"check", "--only", "3"}, "--only: it needs --seed"},
+        Refused{"check_only_seconds", {"check", "--seed", "1", "--only", "3", "--seconds", "1"}, "--seconds: it does nothing"}),
     [](const auto& info) { return std::string(info.param.name); });
 
 TEST(Command, ComputesTheRealTensorsStoredResult) {
@@ -360,6 +362,8 @@ TEST_F(CommandFiles, EveryOptionChangesTheResult) {
 TEST_F(CommandFiles, ExplainSaysWhatWasChosen) {
   put_problem();
   EXPECT_THAT(run({"--explain"}).out, HasSubstr("auto"));
+  const std::string compared = run({"--explain", "--compare", "--grad-out", "do.npy"}).out;
+  EXPECT_THAT(compared, AllOf(HasSubstr("reference forward: "), HasSubstr("fused backward: "), HasSubstr("max|Δ|")));
   const ProgramResult result = run({"--explain", "--json", "--implementation", "reference"});
   EXPECT_THAT(result.error, HasSubstr("reference"));
   EXPECT_EQ(json::parse(result.out)["records"][0]["implementation"], "reference");

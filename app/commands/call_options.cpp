@@ -124,7 +124,9 @@ Call CallOptions::load(std::vector<std::string>& notes) const {
     call.dropout.probability = parse_number(
         "--dropout", dropout, [](double p) { return p >= 0 && p < 1; }, "a number from 0 up to, not including, 1");
   }
-  if (dropout.empty() && (!seed.empty() || !dropout_offset.empty())) refuse("--seed: it does nothing without --dropout");
+  if (dropout.empty() && (!seed.empty() || !dropout_offset.empty())) {
+    refuse("{}: it does nothing without --dropout", seed.empty() ? "--dropout-offset" : "--seed");
+  }
   if (!seed.empty()) call.dropout.seed = parse_seed("--seed", seed);
   if (!dropout_offset.empty()) call.dropout.offset = parse_seed("--dropout-offset", dropout_offset);
   if (!origin.empty()) {

@@ -16,7 +16,7 @@ namespace dhyan::app {
 namespace {
 
 struct CheckOptions {
-  std::string seconds = "20", seed, only;
+  std::string seconds, seed, only;
   bool json = false;
 };
 
@@ -40,8 +40,14 @@ void print_report(const PropertySuite& suite, std::uint64_t seed, std::int64_t p
 
 Exit check(const CheckOptions& options) {
   using Clock = std::chrono::steady_clock;
-  const double seconds = parse_number(
-      "--seconds", options.seconds, [](double s) { return s > 0 && s <= 3600; }, "a number above 0, at most 3600");
+  if (!options.only.empty() && !options.seconds.empty())
+    refuse("--seconds: it does nothing with --only, which runs one problem");
+  constexpr double default_seconds = 20;
+  const double seconds =
+      options.seconds.empty()
+          ? default_seconds
+          : parse_number(
+                "--seconds", options.seconds, [](double s) { return s > 0 && s <= 3600; }, "a number above 0, at most 3600");
   const std::uint64_t seed = options.seed.empty() ? fresh_seed() : parse_seed("--seed", options.seed);
   if (!options.only.empty() && options.seed.empty()) refuse("--only: it needs --seed; a number means a problem of one seed");
   const std::int64_t first = options.only.empty() ? 0 : parse_integer("--only", options.only, 0, INT64_MAX - 1);
@@ -94,7 +100,7 @@ Exit check(const CheckOptions& options) {
 void add_check(CLI::App& app, Action& action) {
   CLI::App* command = app.add_subcommand("check", "Whether this build computes rightly on this machine, by random problems");
   const auto options = std::make_shared<CheckOptions>();
-  command->add_option("--seconds", options->seconds, "How long to go on")->type_name("X")->capture_default_str();
+  command->add_option("--seconds", options->seconds, "How long to go on, default 20")->type_name("X");
   command->add_option("--seed", options->seed, "Seed of the problems; default: another one each time")->type_name("N");
   command->add_option("--only", options->only, "Run this problem of --seed alone")->type_name("NUMBER");
   command->add_flag("--json", options->json, "Print JSON");

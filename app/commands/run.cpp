@@ -115,6 +115,20 @@ void print_comparison(const Call& call, const Geometry& g, const ComparedCall& c
   if (stored) fmt::print("stored: {}\n", stored->file);
 }
 
+void explain_all(const RunOptions& options, const Call& call, std::span<const Implementation> which) {
+  if (!options.explain) return;
+  const Outputs outputs = make_outputs(call);
+  for (const Implementation implementation : which) {
+    try {
+      const std::string name(name_of(implementation));
+      explain(options, name + " forward", Plan::forward(forward_problem(call, outputs, implementation)));
+      if (call.grad_out) explain(options, name + " backward", Plan::backward(backward_problem(call, outputs, implementation)));
+    } catch (const Error& error) {
+      if (error.status() != Status::unsupported) throw;  // the comparison says why
+    }
+  }
+}
+
 // "cudnn did not run: …"; one line where a backward row has the reason of its forward row.
 std::vector<std::string> refusals(const ComparedCall& compared) {
   std::vector<std::string> lines;
@@ -134,6 +148,7 @@ Exit run_comparison(const RunOptions& options, const Call& call, const Geometry&
       refuse("--implementation: with --compare it must be a single one or left out, not auto");
     which = {one};
   }
+  explain_all(options, call, which);
   ComparedCall compared;
   {
     Progress progress(static_cast<std::int64_t>(which.size() + 1) * (call.grad_out ? 2 : 1));

@@ -22,11 +22,11 @@ Statistics statistics_of(const std::vector<double>& samples) {
 std::vector<double> time_calls(const std::function<void()>& call, const Repeats& repeats) {
   using Clock = std::chrono::steady_clock;
   const auto begin = Clock::now();
-  for (int i = 0; i < repeats.warmup; ++i) call();
+  const auto in_time = [&] { return std::chrono::duration<double>(Clock::now() - begin).count() < repeats.most_seconds; };
+  for (int i = 0; i < repeats.warmup && in_time(); ++i) call();
   std::vector<double> samples;
-  for (int i = 0; i < repeats.repeats; ++i) {
+  for (int i = 0; i < repeats.repeats && (i == 0 || in_time()); ++i) {
     const auto start = Clock::now();
-    if (i > 0 && std::chrono::duration<double>(start - begin).count() > repeats.most_seconds) break;
     call();
     samples.push_back(std::chrono::duration<double, std::milli>(Clock::now() - start).count());
   }
