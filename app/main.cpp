@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The dhyan command.
-#include <signal.h>
 #include <unistd.h>
 
+#include <csignal>
 #include <cstdio>
 #include <new>
 #include <system_error>
