@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// A run that forces an instruction set which this processor lacks is skipped as a whole.
+// A run that forces an instruction set which this processor lacks counts no test: ctest reads the exit status as a skip.
 #include <gtest/gtest.h>
 
+#include <cstdio>
 #include <cstdlib>
 
 #include "cpu/target.hpp"
@@ -11,7 +12,9 @@ namespace {
 
 class ForcedTarget : public ::testing::Environment {
   void SetUp() override {
-    if (std::getenv("DHYAN_TEST_FORCED_TARGET") && !cpu::target_error().empty()) GTEST_SKIP() << cpu::target_error();
+    if (!std::getenv("DHYAN_TEST_FORCED_TARGET") || cpu::target_error().empty()) return;
+    std::fprintf(stderr, "skipped: %s\n", cpu::target_error().c_str());
+    std::_Exit(77);
   }
 };
 
