@@ -13,12 +13,12 @@ struct ProgramResult {
 };
 
 struct ProgramOptions {
-  std::vector<std::string> environment;  // NAME=value, added to this process's
-  std::string folder;                    // working folder; empty: this process's
-  bool terminal = false;                 // standard output and standard error are one terminal; all of it is in `out`
-  std::string out_path;                  // standard output goes to this file instead
+  std::vector<std::string> environment = {};  // NAME=value, added to this process's
+  std::string folder = {};                    // working folder; empty: this process's
+  bool terminal = false;                      // standard output and standard error are one terminal; all of it is in `out`
+  std::string out_path = {};                  // standard output goes to this file instead
   // Sends SIGINT once a file whose name holds this appears in `folder`.
-  std::string interrupt_when;
+  std::string interrupt_when = {};
 };
 
 ProgramResult run_program(const std::vector<std::string>& arguments, const ProgramOptions& options = {});
