@@ -319,6 +319,7 @@ def main():
     print(f"{here['cpu']}, {THREADS} threads; " + ", ".join(f"{name} {version}" for name, version in versions.items()))
 
     result = {"machine": here, "versions": versions, "date": datetime.now(timezone.utc).strftime("%Y-%m-%d")}
+    result["load_average_before"] = os.getloadavg()[0]  # above 1 or so others were at work, and times are theirs too
     result["shapes"] = rows = compare_shapes(library, arguments)
     if library:
         bars = Bars()
