@@ -11,7 +11,7 @@
 namespace dhyan::app {
 namespace {
 
-constexpr std::int64_t most_threads = 4096;
+constexpr std::int64_t most_threads = 1024;  // the library's own limit
 
 bool is_list(const std::string& text) { return text.find_first_not_of("0123456789,-") == std::string::npos; }
 

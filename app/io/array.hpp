@@ -64,7 +64,7 @@ using Shape = std::vector<std::int64_t>;
 
 // The number of elements; nothing when a dimension is negative or the product passes 2^63 - 1.
 std::optional<std::int64_t> count_of(std::span<const std::int64_t> shape);
-// count · bits / 8 in bytes; nothing when it passes 2^63 - 1.
+// count · element_size; nothing when it passes 2^63 - 1.
 std::optional<std::int64_t> bytes_of(std::int64_t count, std::size_t element_size);
 std::string shape_text(std::span<const std::int64_t> shape);  // "[3, 64, 12, 32]"
 

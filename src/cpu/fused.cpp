@@ -16,8 +16,7 @@ std::optional<std::string> refuse(const core::Problem& p, const dhyan_device_des
   }
   if (p.precision != DHYAN_PRECISION_DEFAULT) return "precision tf32 needs a CUDA device; a CPU multiplies f32 as f32";
   if (p.head_dim > 512 || p.value_head_dim > 512) {
-    return "fused takes head dimensions up to 512, not " + std::to_string(std::max(p.head_dim, p.value_head_dim)) +
-           "; reference and naive take any";
+    return "fused takes head dimensions up to 512, not " + std::to_string(std::max(p.head_dim, p.value_head_dim));
   }
   return std::nullopt;
 }

@@ -50,10 +50,10 @@ void choose_tile(BackwardPlan& plan) {
   plan.key_chunk = row->key_chunk;
   const std::int64_t heads = p.batch * p.key_heads;
   while (plan.key_chunk > kSmallestChunk &&
-         (plan.key_chunk >= 2 * p.key_length || heads * pieces_of(p.key_length, plan.key_chunk) < kUnits))
+         (plan.key_chunk >= 2 * p.key_length || heads * ceil_div(p.key_length, plan.key_chunk) < kUnits))
     plan.key_chunk /= 2;
   plan.key_piece = std::min(row->key_piece, plan.key_chunk);
-  plan.chunks = pieces_of(p.key_length, plan.key_chunk);
+  plan.chunks = ceil_div(p.key_length, plan.key_chunk);
 }
 
 void choose_scaling(BackwardPlan& plan) {
@@ -181,14 +181,14 @@ class FusedBackward final : public core::Executable {
     if (!p.packed && !p.key_lengths.present()) return plan_.chunks;
     std::int64_t longest = 0;
     for (std::int64_t b = 0; b < p.batch; ++b) longest = std::max(longest, core::sequence(p, buffers, b).key_count);
-    return pieces_of(longest, plan_.key_chunk);
+    return ceil_div(longest, plan_.key_chunk);
   }
 
   Blocks blocks_of(const core::Sequence& sequence, std::int64_t chunk) const {
     const std::int64_t begin = chunk * plan_.key_chunk, end = std::min(begin + plan_.key_chunk, sequence.key_count);
     if (chunk < 0 || begin >= end) return {0, 0};
     const core::KeyRange queries = core::visible_queries(plan_.problem, sequence, begin, end);
-    return {queries.begin / plan_.query_block, pieces_of(queries.end, plan_.query_block)};
+    return {queries.begin / plan_.query_block, ceil_div(queries.end, plan_.query_block)};
   }
 
   void run_unit(const core::Buffers& buffers, const SharedScratch& shared, Worker&& worker, std::int64_t chunk,
@@ -201,7 +201,7 @@ class FusedBackward final : public core::Executable {
     const auto columns = static_cast<int>(std::min<std::int64_t>(plan_.key_chunk, sequence.key_count - s));
     const Blocks blocks = blocks_of(sequence, chunk), before = blocks_of(sequence, chunk - 1),
                  after = blocks_of(sequence, chunk + 1);
-    const std::int64_t all_blocks = pieces_of(sequence.query_count, plan_.query_block);
+    const std::int64_t all_blocks = ceil_div(sequence.query_count, plan_.query_block);
 
     if (plan_.key) std::fill_n(worker.key_sums, columns * key_stride(), 0.0f);
     if (plan_.value) std::fill_n(worker.value_sums, columns * value_stride(), 0.0f);

@@ -10,11 +10,9 @@
 #include "core/sequence.hpp"
 #include "cpu/engine.hpp"
 #include "cpu/fused_backward_rows.hpp"
+#include "cpu/sizes.hpp"
 
 namespace dhyan::cpu {
-
-inline std::int64_t round_up(std::int64_t x, std::int64_t multiple) { return (x + multiple - 1) / multiple * multiple; }
-inline std::int64_t pieces_of(std::int64_t x, std::int64_t size) { return (x + size - 1) / size; }
 
 // Hands out consecutive 64-byte aligned parts of a block of scratch; with a null base it only measures.
 class Carver {

@@ -25,11 +25,11 @@ struct BiasGrid {
     head = p.bias_shape[1] == p.query_heads;
     query = p.bias_shape[2] == p.query_length;
     key = p.bias_shape[3] == p.key_length;
-    query_blocks = pieces_of(p.query_length, plan.query_block);
-    key_chunks = pieces_of(p.key_length, plan.key_chunk);
+    query_blocks = ceil_div(p.query_length, plan.query_block);
+    key_chunks = ceil_div(p.key_length, plan.key_chunk);
     tiles = (batch ? p.batch : 1) * (head ? p.query_heads : 1) * (query ? query_blocks : 1) * (key ? key_chunks : 1);
     terms = (batch ? 1 : p.batch) * (head ? 1 : p.query_heads) * (query ? 1 : query_blocks) * (key ? 1 : key_chunks);
-    slices = tiles == 0 ? 1 : std::clamp<std::int64_t>(pieces_of(kTasks, tiles), 1, std::max<std::int64_t>(terms, 1));
+    slices = tiles == 0 ? 1 : std::clamp<std::int64_t>(ceil_div(kTasks, tiles), 1, std::max<std::int64_t>(terms, 1));
     rows = query ? plan.query_block : 1;
     columns = key ? plan.key_chunk : 1;
     row_stride = round_up(columns, 16);

@@ -76,7 +76,7 @@ void sum_rows(const BackwardPlan& plan, const core::Buffers& buffers, const Shar
     for (std::int64_t b = 0; b < p.batch; ++b) longest = std::max(longest, core::sequence(p, buffers, b).query_count);
   }
   const bool deltas = plan.score_gradients() || plan.bias_by_sums || plan.sink;
-  const std::int64_t parts = pieces_of(longest, kRows);
+  const std::int64_t parts = ceil_div(longest, kRows);
   core::parallel_for(p.batch * parts, p.threads, [&](std::int64_t task, int) {
     const std::int64_t b = task / parts;
     const core::Sequence sequence = core::sequence(p, buffers, b);

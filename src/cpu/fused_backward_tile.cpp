@@ -24,7 +24,7 @@ BackwardTile::BackwardTile(const BackwardPlan& plan, const SharedScratch& shared
   const core::Problem& p = plan.problem;
   const Engine& engine = *plan.engine;
   const int rows = plan.query_block, columns = plan.key_chunk, piece = plan.key_piece;
-  const auto pieces = static_cast<std::size_t>(pieces_of(columns, piece));
+  const auto pieces = static_cast<std::size_t>(ceil_div(columns, piece));
   const int head_dim = static_cast<int>(p.head_dim), value_head_dim = static_cast<int>(p.value_head_dim);
   // Rows a multiple of 1 KiB apart would fall into few sets of the first-level cache.
   stride_ = round_up(columns, 16) + 16;
@@ -100,7 +100,7 @@ bool BackwardTile::compute(const core::Buffers& buffers, const core::Sequence& s
 
   const std::int64_t token = sequence.query_begin + t;
   const int first_piece = first_ / plan_.key_piece;
-  const int last_piece = static_cast<int>(pieces_of(last_, plan_.key_piece));
+  const int last_piece = static_cast<int>(ceil_div(last_, plan_.key_piece));
   const Left queries = engine.left(source_of(p.query, buffers.query, b, token, n), rows, head_dim, left_);
   for (int i = first_piece; i < last_piece; ++i)
     engine.multiply(queries, piece(keys_transposed_, key_bytes_, i), scores_ + i * plan_.key_piece, stride_, rows,

@@ -9,12 +9,10 @@
 #include "core/implementation.hpp"
 #include "core/problem.hpp"
 #include "core/sequence.hpp"
+#include "cpu/sizes.hpp"
 #include "cpu/softmax.hpp"
 
 namespace dhyan::cpu {
-
-inline std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
-inline std::int64_t round_up(std::int64_t a, std::int64_t b) { return ceil_div(a, b) * b; }
 
 // Part of a worker's scratch.
 struct Piece {

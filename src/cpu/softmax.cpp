@@ -37,10 +37,7 @@ HWY_INLINE void store(V p, float* row, std::uint16_t* packed) {
   if constexpr (kForm == WeightForm::f32_bf16) hn::Store(round_bf16(d, p), d, row);
   if constexpr (kForm == WeightForm::bf16) {
 #if HWY_TARGET == HWY_AVX3
-    // Written out because Highway 1.0.3 has no target with AVX-512 BF16, which whoever asks for this form has.
-    __m256i halves;
-    __asm__("vcvtneps2bf16 %1, %0" : "=v"(halves) : "v"(p.raw));
-    _mm256_storeu_si256(reinterpret_cast<__m256i*>(packed), halves);
+    store_bf16_by_hardware(p, packed);  // whoever asks for this form has AVX-512 BF16
 #else
     store_bf16(d, p, packed);
 #endif
@@ -241,6 +238,7 @@ double softmax_lse(float highest, float sum, float factor) {
 float softmax_rescale(float before, float now, float factor) { return before == now ? 1 : std::exp2((before - now) * factor); }
 
 double add_exponentials(double a, double b) {
+  if (std::isnan(a) || std::isnan(b)) return std::numeric_limits<double>::quiet_NaN();  // std::max and std::min may drop it
   const double high = std::max(a, b), low = std::min(a, b);
   if (low == -std::numeric_limits<double>::infinity()) return high;
   return high + std::log1p(std::exp(low - high));

@@ -14,8 +14,7 @@ enum class WeightForm {
   f32,       // in place, as they are
   f32_f16,   // in place, f32 numbers that an f16 holds
   f32_bf16,  // in place, f32 numbers that a bf16 holds
-  bf16,      // bf16 in their own memory, for engines that multiply bf16 (on AVX3 it takes AVX512_BF16), for engines of bf16
-             // operands: AVX3 takes AVX-512 BF16 for granted
+  bf16,      // bf16 in their own memory, for engines of bf16 operands; on AVX3 the processor must have AVX-512 BF16
 };
 
 struct WeightRows {

@@ -34,8 +34,8 @@ std::int64_t highway_targets();
 // VDPBF16PS with all of AVX3 beside it.
 bool has_avx512_bf16();
 
-// AMX tiles and their bf16 product, with AVX-512 BF16 beside them. The first call on such a processor asks the kernel for permission to use tiles, once for
-// the whole process; a refusal makes this false for good.
+// AMX tiles and their bf16 product, with AVX-512 BF16 beside them. The first call on such a processor asks the kernel for
+// permission to use tiles, once for the whole process; a refusal makes this false for good.
 bool has_amx_bf16();
 
 struct TargetRow {
