@@ -153,6 +153,9 @@ typedef struct dhyan_options {
  * lse [N,tokens]; B+1 offsets are starts, sequence b holds query_lengths[b] tokens from query_offsets[b], or
  * query_offsets[b+1] - query_offsets[b] without lengths (gaps need lengths). Values are clamped to the extent; a negative
  * length is an empty sequence; sequences must not overlap.
+ * H and Hv are at most 512, N and K at most 2^31 - 1; every size may be 0. The product B * N * T * S is at most 2^58.
+ * Outputs must not overlap themselves, one another or an input. A query that sees no key gets out 0, grad_query 0 and lse -inf
+ * (with a sink: the sink's logit); rows that belong to no sequence get 0 and -inf, sink or not.
  * bias and mask broadcast to [B,N,T,S] (packed: [B,N,max_query_length,max_key_length], positions inside the sequence); ranks
  * below 4 gain leading dimensions of 1. mask: true keeps. alibi_slopes and sink: [N] (slopes also [B,N]), f32.
  */
@@ -243,14 +246,19 @@ DHYAN_API const char* dhyan_version(void);
     length without the closing zero; writes at most `size` bytes, always zero-terminated when size > 0. */
 DHYAN_API size_t dhyan_info(char* json, size_t size);
 
-/** One-shot attention: the tensors carry their pointers. Plans are cached. `stream` is a cudaStream_t, NULL on a CPU. */
+/** One-shot attention: the tensors carry their pointers. Plans are cached. `stream` is a cudaStream_t, NULL on a CPU.
+    DHYAN_INVALID_ARGUMENT: an argument breaks a rule; DHYAN_UNSUPPORTED: the implementation or device cannot run the problem;
+    DHYAN_OUT_OF_MEMORY: no scratch could be had. */
 DHYAN_API dhyan_status dhyan_attention(const dhyan_problem* problem, void* stream, char* message, size_t message_size);
+/** The gradients of the same call; out and lse are read. */
 DHYAN_API dhyan_status dhyan_attention_backward(const dhyan_problem* problem, void* stream, char* message, size_t message_size);
 
-/** Validates, chooses and plans. `device` NULL: the device the tensors name, as it is. */
+/** Validates, chooses and plans; errors as of dhyan_attention. `device` NULL: the device the tensors name, as it is.
+    On an error `*plan` is NULL. */
 DHYAN_API dhyan_status dhyan_plan_create(const dhyan_problem* problem, dhyan_direction direction,
                                          const dhyan_device_description* device, dhyan_plan** plan, char* message,
                                          size_t message_size);
+/** NULL is fine; no run of the plan may be under way. */
 DHYAN_API void dhyan_plan_destroy(dhyan_plan* plan);
 /** Bytes of scratch one run needs; runs that overlap in time need one each. */
 DHYAN_API size_t dhyan_plan_scratch_bytes(const dhyan_plan* plan);
@@ -258,7 +266,8 @@ DHYAN_API size_t dhyan_plan_scratch_bytes(const dhyan_plan* plan);
 DHYAN_API dhyan_implementation dhyan_plan_implementation(const dhyan_plan* plan);
 /** What was chosen and why, a few lines. Returns and writes like dhyan_info. */
 DHYAN_API size_t dhyan_plan_describe(const dhyan_plan* plan, char* text, size_t size);
-/** Runs a plan. `scratch` NULL: the library finds its own; else at least dhyan_plan_scratch_bytes, 64-byte aligned (256 on a
+/** Runs a plan. DHYAN_INVALID_ARGUMENT: a pointer is missing, given without need, or less aligned than planned, or scratch is
+    too small. `scratch` NULL: the library finds its own; else at least dhyan_plan_scratch_bytes, 64-byte aligned (256 on a
     GPU). */
 DHYAN_API dhyan_status dhyan_plan_run(const dhyan_plan* plan, const dhyan_buffers* buffers, void* scratch, size_t scratch_bytes,
                                       void* stream, char* message, size_t message_size);
