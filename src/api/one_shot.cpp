@@ -2,7 +2,7 @@
 #include "api/one_shot.hpp"
 
 #include <algorithm>
-#include <atomic>
+#include <array>
 #include <cstdint>
 #include <memory>
 #include <mutex>
@@ -37,9 +37,9 @@ std::uint64_t hash_of(const core::Problem& p) {
 // The least recently used plan goes when a new one comes. A few dozen entries: a scan is faster than any tree.
 class PlanCache {
  public:
-  SharedPlan find(std::uint64_t hash, const core::Problem& problem) {
+  SharedPlan find(std::uint64_t hash, const core::Problem& problem, const std::array<Layout, kSlots>& layouts) {
     const std::scoped_lock lock(guard_);
-    return find_locked(hash, problem);
+    return find_locked(hash, problem, layouts);
   }
 
   // Two threads may make the same plan at once; the first one stays.
@@ -47,7 +47,7 @@ class PlanCache {
     SharedPlan dropped;  // destroyed after the lock is gone
     const std::scoped_lock lock(guard_);
     ++made_;
-    if (SharedPlan there = find_locked(hash, plan->problem)) return there;
+    if (SharedPlan there = find_locked(hash, plan->problem, plan->layouts)) return there;
     if (entries_.size() >= kMaxCachedPlans) {
       const auto oldest = std::min_element(entries_.begin(), entries_.end(),
                                            [](const Entry& a, const Entry& b) { return a.last_use < b.last_use; });
@@ -81,9 +81,10 @@ class PlanCache {
     SharedPlan plan;
   };
 
-  SharedPlan find_locked(std::uint64_t hash, const core::Problem& problem) {
+  // Layouts too: a problem does not tell a mask without elements from one that broadcasts.
+  SharedPlan find_locked(std::uint64_t hash, const core::Problem& problem, const std::array<Layout, kSlots>& layouts) {
     for (Entry& entry : entries_) {
-      if (entry.hash != hash || !(entry.plan->problem == problem)) continue;
+      if (entry.hash != hash || entry.plan->problem != problem || entry.plan->layouts != layouts) continue;
       entry.last_use = ++clock_;
       return entry.plan;
     }
@@ -108,7 +109,7 @@ void run_once(const dhyan_problem* problem, dhyan_direction direction, void* str
   const dhyan_device_description device = describe_device(DHYAN_CPU, 0);
   const Validated validated = validate(problem, direction, device, true);
   const std::uint64_t hash = hash_of(validated.problem);
-  SharedPlan plan = cache().find(hash, validated.problem);
+  SharedPlan plan = cache().find(hash, validated.problem, validated.layouts);
   if (plan == nullptr) plan = cache().insert(hash, make_plan(validated, device));
   run_plan(*plan, buffers_of(validated.pointers), nullptr, 0, stream, true);
 }

@@ -23,6 +23,7 @@ struct Layout {
   std::int64_t bytes = 0;     // from the first element to the end of the last
   std::int32_t alignment = 0;
 
+  bool operator==(const Layout&) const = default;
   bool present() const { return dtype != DHYAN_NONE; }
   bool same_place(const Layout& other) const {
     return dtype == other.dtype && rank == other.rank && shape == other.shape && strides == other.strides;
