@@ -110,9 +110,15 @@ HWY_INLINE void add_row(float* row, const T* bias, int columns, const Load& load
   for (int i = c; i < columns; ++i) row[i] += wide[i - c];
 }
 
+// A finite f64 stays finite: a row whose keys all carry a large negative one is not a masked row.
+float narrowed(double x) {
+  constexpr double kMost = std::numeric_limits<float>::max();
+  return static_cast<float>(std::isinf(x) ? x : std::clamp(x, -kMost, kMost));
+}
+
 void add_bias(float* row, const void* bias, dhyan_dtype dtype, std::int64_t offset, bool one_for_all, int columns) {
   if (one_for_all) {
-    const auto value = hn::Set(F32(), static_cast<float>(core::load(bias, dtype, offset)));
+    const auto value = hn::Set(F32(), narrowed(core::load(bias, dtype, offset)));
     over_columns(row, columns, [&](F32Vector x, int) HWY_ATTR { return hn::Add(x, value); });
   } else if (dtype == DHYAN_F32) {
     add_row(row, static_cast<const float*>(bias) + offset, columns, load_f32);
@@ -121,7 +127,7 @@ void add_bias(float* row, const void* bias, dhyan_dtype dtype, std::int64_t offs
   } else if (dtype == DHYAN_BF16) {
     add_row(row, static_cast<const std::uint16_t*>(bias) + offset, columns, load_bf16);
   } else {
-    for (int c = 0; c < columns; ++c) row[c] += static_cast<float>(static_cast<const double*>(bias)[offset + c]);
+    for (int c = 0; c < columns; ++c) row[c] += narrowed(static_cast<const double*>(bias)[offset + c]);
   }
 }
 
