@@ -2,8 +2,10 @@
 // The command as a black box: what it prints, writes and returns.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <nlohmann/json.hpp>
 
 #include "io/load.hpp"
@@ -377,6 +379,10 @@ TEST_F(CommandFiles, AFailureLeavesWhatWasThere) {
   const ProgramResult missing = run({"--out", "nowhere/r.npy"});
   EXPECT_EQ(missing.status, 3);
   EXPECT_THAT(missing.error, HasSubstr("nowhere/r.npy cannot be written"));
+  std::filesystem::create_symlink("/dev/full", folder_.file("device.npy"));
+  EXPECT_THAT(run({"--out", "device.npy"}).error, HasSubstr("device.npy is not a regular file"));
+  EXPECT_TRUE(std::filesystem::is_symlink(folder_.file("device.npy")));
+  std::filesystem::remove(folder_.file("device.npy"));
   EXPECT_THAT(folder_.names(), ElementsAre("do.npy", "k.npy", "q.npy", "r.npy", "v.npy"));
 }
 
@@ -408,6 +414,9 @@ TEST_F(CommandFiles, WrongFilesAreNamed) {
   put("k.npy", Element::f16, {2, 13, 2, 16});
   EXPECT_EQ(run({}).status, 2);
   EXPECT_EQ(run({"--dtype", "f16"}).status, 0);
+  std::filesystem::remove(folder_.file("k.npy"));
+  ASSERT_EQ(mkfifo(folder_.file("k.npy").c_str(), 0600), 0);
+  EXPECT_THAT(run({}).error, HasSubstr("k.npy is not a regular file"));
 }
 
 json bench_records(const Words& arguments) {

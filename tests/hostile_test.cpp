@@ -244,6 +244,15 @@ TEST(Hostile, NumbersThatAreNoneReachOnlyTheRowsThatSeeThem) {
   }
 }
 
+TEST(Hostile, ASinkThatIsNoNumberSpoilsItsHead) {
+  Client client = dense({});
+  client.add(kSink, DHYAN_F32, {4});
+  for (std::int64_t n = 0; n < 4; ++n) core::store(client[kSink].data, DHYAN_F32, n, n == 1 ? std::nan("") : -0.5);
+  expect_alike(client);
+  const auto lse = numbers(client[kLse]);
+  for (std::size_t i = 0; i < lse.size(); ++i) EXPECT_EQ(std::isnan(lse[i]), i / 3 % 4 == 1) << i;
+}
+
 // Views whose batch entries lie over 2^31 elements apart, in memory that is only reserved.
 TEST(Hostile, ElementsBeyondTwoToThe31AreReached) {
   constexpr std::int64_t kStride = (std::int64_t{1} << 31) + 4096;

@@ -356,6 +356,16 @@ TEST(KnownCases, Jax40128_TheSinkGradientIsSummedInFullPrecision) {
   check_case(c);
 }
 
+TEST(KnownCases, AScaleThatFloat32RoundsToZeroIsZero) {
+  for (const dhyan_dtype dtype : fast_types) {
+    Case c = sized(dtype, 1, 66, 70, 2, 1, 32);
+    c.scale = 1e-300;
+    check_case(c);
+    c.query_length = 1;
+    check_case(c);
+  }
+}
+
 // Non-finite values that a query sees spread as arithmetic says; where they do not belong they stay away.
 TEST(KnownCases, NaNReachesTheRowsThatSeeItAndNoOther) {
   for (const dhyan_dtype dtype : fast_types) {

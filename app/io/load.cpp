@@ -21,7 +21,7 @@ namespace {
 class MappedFile {
  public:
   MappedFile(const std::string& path, std::string_view argument) {
-    const int file = open(path.c_str(), O_RDONLY | O_CLOEXEC);
+    const int file = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);  // a pipe is refused, not waited for
     if (file < 0) refuse("{}: {} cannot be read: {}", argument, path, std::strerror(errno));
     struct stat status {};
     if (fstat(file, &status) != 0 || !S_ISREG(status.st_mode)) {

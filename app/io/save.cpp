@@ -2,6 +2,7 @@
 #include "io/save.hpp"
 
 #include <fcntl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <atomic>
@@ -43,6 +44,10 @@ void remove_temporary_files() noexcept {
 }
 
 OutputFile::OutputFile(std::string path) : path_(std::move(path)) {
+  struct stat status {};
+  if (stat(path_.c_str(), &status) == 0 && !S_ISREG(status.st_mode)) {
+    refuse("{} is not a regular file; a result would take its place", path_);
+  }
   temporary_ = fmt::format("{}.{}.part", path_, getpid());
   slot_ = take_slot(temporary_);
   file_ = open(temporary_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
