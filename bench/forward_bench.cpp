@@ -40,7 +40,7 @@ void plain_read(benchmark::State& state) {
   for (auto _ : state) {
     core::parallel_for(threads, threads, [&](std::int64_t task, int) {
       const float* from = static_cast<const float*>(data.get()) + task * part;
-      typedef float Vector __attribute__((vector_size(64), aligned(4)));
+      using Vector [[gnu::vector_size(64), gnu::aligned(4)]] = float;
       Vector sum[4] = {};
       for (std::int64_t i = 0; i < part; i += 64) {
         for (int j = 0; j < 4; ++j) sum[j] += *reinterpret_cast<const Vector*>(from + i + 16 * j);

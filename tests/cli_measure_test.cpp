@@ -18,7 +18,6 @@
 namespace dhyan::app {
 namespace {
 
-using ::testing::DoubleNear;
 using ::testing::ElementsAre;
 
 Random fresh(const char* name) { return Random(::dhyan::testing::Random(name).bits()); }

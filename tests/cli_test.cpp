@@ -25,7 +25,6 @@ using ::dhyan::testing::TemporaryFolder;
 using ::dhyan::testing::write_file;
 using nlohmann::json;
 using ::testing::AllOf;
-using ::testing::AnyOf;
 using ::testing::Contains;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;

@@ -22,7 +22,7 @@ std::string tick(const ordered_json& available) {
   return available.get<bool>() ? painted(Colour::green, "yes") : painted(Colour::yellow, "no");
 }
 
-void print_rows(const ordered_json& rows, std::vector<std::string> columns) {
+void print_rows(const ordered_json& rows, const std::vector<std::string>& columns) {
   std::vector<Table::Column> titles;
   for (const std::string& column : columns) titles.push_back({column, Align::left});
   Table table(std::move(titles));

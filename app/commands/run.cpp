@@ -94,10 +94,10 @@ void print_comparison(const Call& call, const Geometry& g, const ComparedCall& c
   Table table(columns);
   for (const ComparedRow& row : compared.rows) {
     std::vector<std::string> cells = {std::string(name_of(row.implementation))};
-    if (backward) cells.push_back(row.record.direction);
+    if (backward) cells.emplace_back(row.record.direction);
     if (!row.refusal.empty()) {
       cells.insert(cells.end(), 4 + (stored ? 1 : 0), "–");
-      cells.push_back("–");
+      cells.emplace_back("–");
     } else {
       const auto& check = *row.record.check;
       cells.insert(cells.end(), {milliseconds(row.record.wall_ms), gflops(row.record.tflops), error_text(check.max_abs_error),

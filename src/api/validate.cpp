@@ -50,7 +50,7 @@ class Validator {
     fill_operands();
   }
 
-  Validated take() { return std::move(v_); }
+  Validated take() const { return v_; }
 
  private:
   core::Problem& p() { return v_.problem; }
