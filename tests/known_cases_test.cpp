@@ -392,5 +392,23 @@ TEST(KnownCases, ScoresFitAsLongAsScaledOnesDo) {
   }
 }
 
+TEST(KnownCases, AScaleAboveOneOverflowsNoOperand) {
+  for (const bool large_query : {true, false}) {
+    for (const std::int64_t keys : {70, 1100}) {
+      Case c = sized(DHYAN_F32, 1, 20, keys, 2, 2, 64);
+      c.scale = 1e7;
+      c.grad_query = c.grad_key = false;  // theirs do overflow
+      Instance instance = make(c);
+      Random random(describe(c));
+      instance.query.fill([&](auto...) { return random.normal() * (large_query ? 1e32 : 1e-37); });
+      instance.key.fill([&](auto...) { return random.normal() * (large_query ? 1e-37 : 1e32); });
+      check_case(instance);
+    }
+  }
+  Case c = sized(DHYAN_F32, 1, 20, 1100, 2, 2, 64);  // dQ summed over several chunks of keys
+  c.scale = 3;
+  check_case(c);
+}
+
 }  // namespace
 }  // namespace dhyan::testing

@@ -63,8 +63,8 @@ TEST(Logits, DropoutKeepsWhatOneWeightAtATimeKeeps) {
             logit_kernels_on(target).dropout(tile, weights.data(), kStride);
             for (int r = 0; r < 7; ++r) {
               for (int c = 0; c < kStride; ++c) {
-                const float w = before[static_cast<std::size_t>(r * kStride + c)];
-                const float got = weights[static_cast<std::size_t>(r * kStride + c)];
+                const float w = before[static_cast<std::size_t>(r) * kStride + static_cast<std::size_t>(c)];
+                const float got = weights[static_cast<std::size_t>(r) * kStride + static_cast<std::size_t>(c)];
                 if (c >= columns) {
                   ASSERT_EQ(got, w) << "touched a column past the tile";
                 } else if (core::keeps(p, 1, 3 + r % heads, 2 + r / heads, 5 + c)) {
@@ -131,7 +131,7 @@ TEST(Logits, EveryTermMatchesItsFormula) {
               const std::int64_t n = 2 + r % 2, t = 4 + r / 2;
               const core::KeyRange visible = core::visible_keys(p, sequence, t);
               for (int c = 0; c < kStride; ++c) {
-                const std::size_t at = static_cast<std::size_t>(r * kStride + c);
+                const std::size_t at = static_cast<std::size_t>(r) * kStride + static_cast<std::size_t>(c);
                 const std::int64_t s = 8 + c;
                 double want = before[at];
                 if (c >= columns) {

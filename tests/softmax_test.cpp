@@ -154,7 +154,7 @@ TEST(Softmax, RoundsWeightsToNearestEven) {
       kernels->round(rows.tile(11, 300, form));
       for (int r = 0; r < 11; ++r) {
         for (int c = 0; c < 300; ++c) {
-          const float w = weights[static_cast<std::size_t>(r * 320 + c)];
+          const float w = weights[static_cast<std::size_t>(r) * 320 + static_cast<std::size_t>(c)];
           const float want =
               form == WeightForm::f32_f16 ? core::to_float(core::to_float16(w)) : core::to_float(core::to_bfloat16(w));
           const float got =

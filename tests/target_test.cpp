@@ -96,6 +96,11 @@ TEST_F(TargetDeathTest, AnUnknownValueStopsEveryPlan) {
   setenv("DHYAN_AMX", "off", 1);
   EXPECT_EXIT(exit_with_the_error(), testing::ExitedWithCode(7), "DHYAN_AMX is \"off\": it must be 0 or 1");
   unsetenv("DHYAN_AMX");
+  for (const char* threads : {"abc", "0", "-3", "2 ", "1025"}) {
+    setenv("DHYAN_THREADS", threads, 1);
+    EXPECT_EXIT(exit_with_the_error(), testing::ExitedWithCode(7), "it must be a whole number from 1 to 1024");
+  }
+  unsetenv("DHYAN_THREADS");
 }
 
 TEST_F(TargetDeathTest, AmxCanBeTurnedOff) {

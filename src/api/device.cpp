@@ -35,7 +35,7 @@ std::int64_t control_group_limit() {
     const std::string leaf = unified ? "/memory.max" : "/memory.limit_in_bytes";
     for (std::string path = line.substr(second + 1);;) {
       if (path == "/") path.clear();
-      limit = std::min(limit, limit_in(root + path + leaf));
+      limit = std::min(limit, limit_in(std::string(root).append(path).append(leaf)));
       if (path.empty() || path[0] != '/') break;
       path.erase(path.rfind('/'));
     }

@@ -36,7 +36,7 @@ struct Dim {
 class Validator {
  public:
   Validator(const dhyan_problem& from, dhyan_direction direction, const dhyan_device_description& device, bool one_shot)
-      : device_(device), one_shot_(one_shot) {
+      : one_shot_(one_shot) {
     p().direction = direction;
     p().device_type = device.device_type;
     p().device_index = device.device_index;
@@ -50,7 +50,7 @@ class Validator {
     fill_operands();
   }
 
-  Validated take() const { return v_; }
+  const Validated& result() const { return v_; }
 
  private:
   core::Problem& p() { return v_.problem; }
@@ -388,7 +388,6 @@ class Validator {
     return std::max(element, std::min(most, actual));  // below the element's size: refused with the pointers
   }
 
-  const dhyan_device_description& device_;
   bool one_shot_;
   Validated v_;
 };
@@ -400,7 +399,7 @@ Validated validate(const dhyan_problem* problem, dhyan_direction direction, cons
   if (direction != DHYAN_FORWARD && direction != DHYAN_BACKWARD) {
     refuse("direction", std::to_string(direction), "it must be DHYAN_FORWARD or DHYAN_BACKWARD");
   }
-  return Validator(read(problem, "problem"), direction, device, one_shot).take();
+  return Validator(read(problem, "problem"), direction, device, one_shot).result();
 }
 
 void check_pointers(const std::array<Layout, kSlots>& layouts, const Pointers& pointers) {

@@ -58,8 +58,8 @@ void choose_tile(BackwardPlan& plan) {
 
 void choose_scaling(BackwardPlan& plan) {
   const double scale = plan.problem.scale;
-  plan.packed_factor = static_cast<float>(scale);
-  plan.late_factor = 1;
+  plan.late_factor = static_cast<float>(late_scale(scale));
+  plan.packed_factor = static_cast<float>(scale / late_scale(scale));
   if (plan.engine->operand == DHYAN_F32) {
     plan.rounding = plan.problem.dtype;
     return;
@@ -191,8 +191,9 @@ class FusedBackward final : public core::Executable {
     return {queries.begin / plan_.query_block, ceil_div(queries.end, plan_.query_block)};
   }
 
+  // An exception here would leave other units waiting for ever.
   void run_unit(const core::Buffers& buffers, const SharedScratch& shared, Worker&& worker, std::int64_t chunk,
-                std::int64_t head) const {
+                std::int64_t head) const noexcept {
     const core::Problem& p = plan_.problem;
     const std::int64_t b = head / p.key_heads, key_head = head % p.key_heads;
     const core::Sequence sequence = core::sequence(p, buffers, b);
@@ -257,6 +258,9 @@ class FusedBackward final : public core::Executable {
       plan_.rows->write(tile, stride, plan_.late_factor, to, operand.strides[1], operand.dtype, rows, p.head_dim);
     } else if (operand.dtype == DHYAN_F32) {
       plan_.rows->add(tile, stride, static_cast<float*>(to), operand.strides[1], rows, p.head_dim, !first);
+      if (last && plan_.late_factor != 1)
+        plan_.rows->write(static_cast<float*>(to), operand.strides[1], plan_.late_factor, to, operand.strides[1], DHYAN_F32,
+                          rows, p.head_dim);
     } else {
       std::uint16_t* lower = shared.query_halves + (plan_.first_row(b, n, sequence) + t) * p.head_dim;
       auto* upper = static_cast<std::uint16_t*>(to);

@@ -43,7 +43,7 @@ struct BackwardPlan {
   std::int64_t chunks = 0;
 
   // scale = packed_factor * late_factor. K, and for dK Q, is multiplied by the first as it is packed, so that no product
-  // overflows before it is scaled; the second, not 1 only where packing rounds to bf16, is left for f32 sums.
+  // overflows before it is scaled; the second, not 1 where scale is above 1 or packing rounds to bf16, is left for f32 sums.
   float packed_factor = 1;
   float late_factor = 1;
   dhyan_dtype rounding = DHYAN_F32;  // of weights and score gradients, where the engine does not round anyway

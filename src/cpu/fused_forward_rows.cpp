@@ -9,10 +9,14 @@
 
 namespace dhyan::cpu {
 
-// Operands that are rounded to bf16 take only a power of two, which is exact.
+// The query is never made larger, so that no product overflows which would fit when scaled. Operands that are rounded to bf16
+// take only a power of two, which is exact.
 Scale split_scale(double scale, dhyan_dtype operand) {
-  const auto whole = static_cast<float>(scale);
-  if (operand != DHYAN_BF16 || whole == 0) return {whole, 1};  // 0 also for what float32 rounds to it: no factor may be 0
+  // 0 also for what float32 rounds to it: no later factor may be 0.
+  if (operand != DHYAN_BF16 || static_cast<float>(scale) == 0) {
+    const double late = late_scale(scale);
+    return {static_cast<float>(scale / late), static_cast<float>(late)};
+  }
   const int exponent = std::clamp(std::ilogb(scale), -126, 0);
   const double query = std::copysign(std::ldexp(1.0, exponent), scale);
   return {static_cast<float>(query), static_cast<float>(scale / query)};

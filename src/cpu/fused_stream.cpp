@@ -18,7 +18,6 @@ namespace {
 
 constexpr float kNone = -std::numeric_limits<float>::infinity();
 
-constexpr std::int64_t kMostRows = 8;          // queries that share a key
 constexpr std::int64_t kBlock = 256;           // keys between two steps of the softmax
 constexpr std::int64_t kTokens = kStreamKeys;  // keys of one head before the next head's
 constexpr std::int64_t kTaskRows = 256;        // queries of all heads of a task, about

@@ -10,6 +10,7 @@
 #include "cpu/fused_backward_rows.hpp"
 #include "cpu/logits.hpp"
 #include "cpu/naive_steps.hpp"
+#include "cpu/sizes.hpp"
 #include "cpu/softmax.hpp"
 #include "cpu/target.hpp"
 
@@ -34,15 +35,22 @@ Source source(const Rows& rows, std::int64_t row, float factor = 1) {
   return {core::advance(rows.data, rows.dtype, row * rows.stride), rows.dtype, rows.stride, factor};
 }
 
+const SoftmaxKernels& softmax_kernels() {
+  static const SoftmaxKernels& kernels = softmax_kernels_on(highway_targets());
+  return kernels;
+}
+
 void rows_by_rows(const Rows& a, double factor, const Rows& b, int m, int n, int k, float* c, std::int64_t stride,
                   const Storage& storage) {
   const Engine& engine = f32_engine();
+  const double late = late_scale(factor);
   engine.right_transposed(source(b, 0), k, n, storage.right);
   for (int r = 0; r < m; r += kRowBlock) {
     const int rows = std::min(kRowBlock, m - r);
-    const Left left = engine.left(source(a, r, static_cast<float>(factor)), rows, k, storage.left);
+    const Left left = engine.left(source(a, r, static_cast<float>(factor / late)), rows, k, storage.left);
     engine.multiply(left, storage.right, c + r * stride, stride, rows, n, k, false);
   }
+  if (late != 1) softmax_kernels().scale(c, stride, m, n, static_cast<float>(late));
 }
 
 void weights_by_rows(const float* weights, std::int64_t weights_stride, const Rows& b, int m, int n, int k, float* c,
@@ -66,11 +74,6 @@ void weights_transposed_by_rows(const float* weights, std::int64_t weights_strid
     const Left left = engine.left_transposed({weights + i * weights_stride, DHYAN_F32, weights_stride}, m, depth, storage.left);
     engine.multiply(left, storage.right, c, stride, m, n, depth, true);
   }
-}
-
-const SoftmaxKernels& softmax_kernels() {
-  static const SoftmaxKernels& kernels = softmax_kernels_on(highway_targets());
-  return kernels;
 }
 
 Tile tile_of(const Block& block, int row) {

@@ -9,6 +9,7 @@
 #include <array>
 #include <atomic>
 #include <cerrno>
+#include <charconv>
 #include <cstdlib>
 #include <cstring>
 #include <string_view>
@@ -114,6 +115,14 @@ Target detect() {
     const std::string_view value = text;
     t.amx_off = value == "0";
     if (value != "0" && value != "1") t.error = "DHYAN_AMX is \"" + std::string(value) + "\": it must be 0 or 1";
+  }
+  if (const char* text = std::getenv("DHYAN_THREADS"); text && *text) {
+    const std::string_view value = text;
+    int threads = 0;
+    const auto [end, status] = std::from_chars(value.data(), value.data() + value.size(), threads);
+    if (status != std::errc{} || end != value.data() + value.size() || threads < 1 || threads > 1024) {
+      t.error = "DHYAN_THREADS is \"" + std::string(value) + "\": it must be a whole number from 1 to 1024";
+    }
   }
   if (const char* text = std::getenv("DHYAN_CPU_TARGET"); text && *text) {
     const Level* asked = nullptr;

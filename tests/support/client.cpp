@@ -142,7 +142,7 @@ Answer Client::run_once(dhyan_direction direction) {
 
 Answer Client::make_plan(dhyan_direction direction, const dhyan_device_description* device) {
   dhyan_plan* plan = nullptr;
-  const Answer made = answer(
+  Answer made = answer(
       [&](char* message, std::size_t size) { return dhyan_plan_create(problem(), direction, device, &plan, message, size); });
   dhyan_plan_destroy(plan);
   return made;
@@ -150,11 +150,11 @@ Answer Client::make_plan(dhyan_direction direction, const dhyan_device_descripti
 
 Answer Client::run_plan(dhyan_direction direction) {
   dhyan_plan* plan = nullptr;
-  const Answer made = answer(
+  Answer made = answer(
       [&](char* message, std::size_t size) { return dhyan_plan_create(problem(), direction, nullptr, &plan, message, size); });
   if (made.status != DHYAN_OK) return made;
   const dhyan_buffers pointers = buffers();
-  const Answer ran = answer(
+  Answer ran = answer(
       [&](char* message, std::size_t size) { return dhyan_plan_run(plan, &pointers, nullptr, 0, nullptr, message, size); });
   dhyan_plan_destroy(plan);
   return ran;
