@@ -400,8 +400,9 @@ TEST(KnownCases, AScaleAboveOneOverflowsNoOperand) {
       c.grad_query = c.grad_key = false;  // theirs do overflow
       Instance instance = make(c);
       Random random(describe(c));
-      instance.query.fill([&](auto...) { return random.normal() * (large_query ? 1e32 : 1e-37); });
-      instance.key.fill([&](auto...) { return random.normal() * (large_query ? 1e-37 : 1e32); });
+      const auto near_one = [&] { return 1 + 0.003 * random.normal(); };  // weights stay far above the smallest float
+      instance.query.fill([&](auto...) { return near_one() * (large_query ? 1e32 : 1e-37); });
+      instance.key.fill([&](auto...) { return near_one() * (large_query ? 1e-37 : 1e32); });
       check_case(instance);
     }
   }
