@@ -160,6 +160,7 @@ void hide_masked(float* row, const std::uint8_t* mask, int columns) {
 }
 
 void finish(const Tile& tile, float* scores, std::int64_t stride, float* softcap_slope) {
+  if (tile.columns == 0) return;  // a bias without keys has no element to read
   const core::Problem& p = tile.problem;
   const bool ranges = p.causal != DHYAN_CAUSAL_OFF || p.window_left >= 0 || p.window_right >= 0 ||
                       tile.s + tile.columns > tile.sequence.key_count;
