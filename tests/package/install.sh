@@ -12,7 +12,8 @@ trap 'rm -rf "$folder"' EXIT
 
 cmake --install "$build" --prefix "$folder/first" >"$folder/log"
 mv "$folder/first" "$folder/moved"
-for file in include/dhyan/dhyan.h include/dhyan/dhyan.hpp bin/dhyan lib/libdhyan.so lib/cmake/dhyan/dhyanConfig.cmake; do
+for file in include/dhyan/dhyan.h include/dhyan/dhyan.hpp include/dhyan/nn.hpp bin/dhyan lib/libdhyan.so \
+  lib/cmake/dhyan/dhyanConfig.cmake; do
   [ -e "$folder/moved/$file" ] || { echo "$file is not installed"; exit 1; }
 done
 "$folder/moved/bin/dhyan" info --json >"$folder/info" || { echo "the installed command does not run"; exit 1; }
