@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Step 5, the vendor's kernel: ask for cuDNN by name. Where it cannot run, the answer is a sentence, never another kernel.
 #include <cstdio>
-#include <string>
 
 #include "common.hpp"
 

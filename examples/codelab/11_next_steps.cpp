@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Step 11, next steps: three things to vary. The head dimension, the sequence length in bytes of scratch, the heads in the
-// cache.
+// Step 11, next steps: three things to vary: the head dimension, the length (in bytes of scratch), the heads of a cache.
 #include <cstdio>
 
 #include "common.hpp"
