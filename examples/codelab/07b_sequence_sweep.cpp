@@ -17,7 +17,7 @@ int main() {
     const auto view = [&](auto& numbers) { return dhyan::TensorView(numbers.data(), {B, T, N, H}); };
     const auto time = [&](dhyan::Implementation implementation, std::vector<float>& out) {
       return median_ms(
-          5, [&] { dhyan::attention(view(query), view(key), view(value), view(out), {.implementation = implementation}); });
+          3, [&] { dhyan::attention(view(query), view(key), view(value), view(out), {.implementation = implementation}); });
     };
     const double naive_ms = time(dhyan::Implementation::naive, naive), fused_ms = time(dhyan::Implementation::fused, fused);
     std::printf("%8ld %12.3f %12.3f %9.2fx\n", T, naive_ms, fused_ms, naive_ms / fused_ms);
