@@ -6,7 +6,7 @@ PREFIX ?= /usr/local
 BUILD := build/$(PRESET)
 DATA := tests/data
 
-.PHONY: help run test bench bench-peers format lint install packages python build
+.PHONY: help run test bench bench-peers format lint install packages python browser build
 .DEFAULT_GOAL := help
 
 help: ## Print this list
@@ -17,6 +17,9 @@ packages:
 
 python:
 	@scripts/setup python
+
+browser:
+	@scripts/setup browser || [ "$$CI" != true ] # without it the tests of the report are skipped, but not in CI
 
 build: packages $(BUILD)/build.ninja
 	@cmake --build --preset $(PRESET)
@@ -30,7 +33,7 @@ run: $(BUILD)/build.ninja ## Attention of a real sentence encoder by every imple
 	  --value $(DATA)/minilm.safetensors:value --key-lengths $(DATA)/minilm.safetensors:key_lengths \
 	  --expect $(DATA)/minilm.safetensors:out_float64
 
-test: python build ## Run all tests (PRESET=asan or tsan: under sanitizers)
+test: python browser build ## Run all tests (PRESET=asan or tsan: under sanitizers)
 	@.venv/bin/python scripts/test $(BUILD)
 
 bench: build ## Time the parts of the library and a few whole problems

@@ -58,6 +58,7 @@ int run(int argc, char** argv) {
   add_run(app, action);
   add_bench(app, action);
   add_check(app, action);
+  add_report(app, action);
   if (argc > 1 && argv[1][0] != '-') {
     std::string names;
     bool known = false;

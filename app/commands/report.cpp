@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <filesystem>
+#include <memory>
+#include <set>
+
+#include "commands/commands.hpp"
+#include "io/save.hpp"
+#include "report/html.hpp"
+#include "report/json.hpp"
+
+namespace dhyan::app {
+namespace {
+
+struct Options {
+  std::vector<std::string> files;
+  std::string out = "report.html";
+};
+
+bool distinct(const std::vector<std::string>& names) {
+  return std::set<std::string>(names.begin(), names.end()).size() == names.size() &&
+         std::find(names.begin(), names.end(), "") == names.end();
+}
+
+// What tells the runs apart: the names of the files, of the devices or of the folders, whichever differ; else numbers do.
+std::vector<std::string> names_of(const std::vector<std::string>& files, const std::vector<report::Document>& documents) {
+  std::vector<std::string> stems, devices, folders;
+  for (std::size_t i = 0; i < files.size(); ++i) {
+    const std::filesystem::path path = std::filesystem::absolute(files[i]).lexically_normal();
+    stems.push_back(path.stem().string());
+    devices.push_back(documents[i].device_name);
+    folders.push_back(path.parent_path().filename().string());
+  }
+  for (const auto* names : {&stems, &devices, &folders}) {
+    if (distinct(*names)) return *names;
+  }
+  for (std::size_t i = 0; i < stems.size(); ++i) stems[i] += fmt::format(" ({})", i + 1);
+  return stems;
+}
+
+Exit write_report(const Options& options) {
+  std::vector<report::Document> documents;
+  for (const std::string& file : options.files) documents.push_back(report::load_results(file, "results"));
+  OutputFile out(options.out);
+  out.write(report::html_page(documents, names_of(options.files, documents)));
+  out.commit();
+  fmt::print("{}\n", options.out);
+  if (!report::html_has_charts()) fmt::print("It has tables and no charts: dhyan was built without Vega.\n");
+  return exit_ok;
+}
+
+}  // namespace
+
+void add_report(CLI::App& app, Action& action) {
+  CLI::App* command = app.add_subcommand("report", "Make a page of stored results of the lab; several runs stand side by side");
+  const auto options = std::make_shared<Options>();
+  command->add_option("results", options->files, "results.json of a run, or of several")->required()->type_name("FILE");
+  command->add_option("--out", options->out, "The page; it replaces an older one only once it is whole")
+      ->type_name("FILE.html")
+      ->capture_default_str();
+  command->footer(
+      "Examples:\n"
+      "  dhyan report lab-report/results.json\n"
+      "  dhyan report cpu.json l4.json h200.json --out machines.html    # the same charts, a series per run");
+  command->callback([=, &action] { action = [=] { return write_report(*options); }; });
+}
+
+}  // namespace dhyan::app
