@@ -22,17 +22,18 @@ struct Slot {
   std::atomic<bool> used = false;
   char path[4096];
 };
-constexpr int slots = 16;
+constexpr int slots = 64;
 Slot temporary_files[slots];
 
 int take_slot(const std::string& path) {
+  if (path.size() >= sizeof Slot::path) fail("{}: the path is too long", path);
   for (int i = 0; i < slots; ++i) {
-    if (temporary_files[i].used || path.size() >= sizeof temporary_files[i].path) continue;
+    if (temporary_files[i].used) continue;
     std::memcpy(temporary_files[i].path, path.c_str(), path.size() + 1);
     temporary_files[i].used = true;
     return i;
   }
-  fail("{}: the path is too long", path);
+  fail("{} cannot be written: {} files are being written already", path, slots);
 }
 
 }  // namespace
@@ -84,14 +85,19 @@ void OutputFile::write(Bytes bytes) {
   }
 }
 
-void OutputFile::commit() {
+void OutputFile::sync() {
   const int file = std::exchange(file_, -1);
   if (fsync(file) != 0 && errno != EINVAL) {
     const int error = errno;
     close(file);
     fail("{} cannot be written: {}", path_, std::strerror(error));
   }
-  if (close(file) != 0 || std::rename(temporary_.c_str(), path_.c_str()) != 0) {
+  if (close(file) != 0) fail("{} cannot be written: {}", path_, std::strerror(errno));
+}
+
+void OutputFile::commit() {
+  if (file_ >= 0) sync();
+  if (std::rename(temporary_.c_str(), path_.c_str()) != 0) {
     fail("{} cannot be written: {}", path_, std::strerror(errno));
   }
   temporary_files[std::exchange(slot_, -1)].used = false;

@@ -21,6 +21,8 @@ class OutputFile {
 
   void write(Bytes bytes);
   void write(std::string_view text) { write(std::as_bytes(std::span(text))); }
+  // Has all of it on the disk; nothing is written after this. Files that belong together do so before the first stands.
+  void sync();
   // Makes the file stand under its name.
   void commit();
   const std::string& path() const { return path_; }
