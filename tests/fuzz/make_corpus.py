@@ -53,6 +53,26 @@ def safetensors(tensors, metadata=None):
     return struct.pack("<Q", len(text)) + text.encode() + bytes(at)
 
 
+def results(blocks=(), checks=(), timings=()):
+    words = {"en": "words", "hi": ""}
+    step = {"number": 1, "title": words, "explanation": words, "outcome": "done", "reason": words, "blocks": list(blocks),
+            "notes": [words], "checks": list(checks), "timings": list(timings), "seconds": 1.5}
+    verdict = {"text": words, "passed": len(checks), "failed": 0, "informative": 0, "not_run": 0}
+    return json.dumps({"schema_version": 1, "verdict": verdict, "created": "2026-11-30T20:15:00Z", "version": "0.1.0",
+                       "device": "cpu", "device_name": "name", "complete": True, "seconds": None,
+                       "settings": {"repeats": "20"}, "machine": {"cpu": [1, 2.5, None]}, "steps": [step]}).encode()
+
+
+def chart(kind, points, heat=(0, 0, ())):
+    words = {"en": "words", "hi": "शब्द"}
+    series = [{"key": "s", "label": "s", "colour": "#0969da", "marker": "circle",
+               "points": [{"x": x, "y": 2, "low": None, "high": 3} for x in range(points)]}] if points else []
+    return {"type": "chart", "key": "c", "kind": kind, "title": words, "caption": words, "alternative": words,
+            "x_title": words, "y_title": words, "unit": "ms", "better": "lower", "logarithmic": True,
+            "baseline": "s" if points else "", "series": series,
+            "heat": dict(zip(("rows", "columns", "values"), (*heat[:2], list(heat[2]))))}
+
+
 def corpus():
     for descr in DTYPES:
         yield "npy_fuzz", descr.strip("<|"), npy(descr)
@@ -72,6 +92,19 @@ def corpus():
     yield "safetensors_fuzz", "metadata", safetensors({"x": ("I8", [3], 3)}, {"format": "np"})
     yield "safetensors_fuzz", "empty_tensor", safetensors({"x": ("F32", [0, 7], 0), "y": ("F4", [4], 2)})
     yield "safetensors_fuzz", "none", safetensors({})
+    words, cell = {"en": "words", "hi": ""}, {"text": "1.0", "value": 1.0}
+    table = {"type": "table", "key": "t", "title": words, "columns": [{"key": "a", "title": words, "numeric": True}],
+             "rows": [[cell], [{"text": "", "value": None}]]}
+    yield "results_fuzz", "bare", results()
+    yield "results_fuzz", "words", results([{"type": "paragraph", "text": words}, {"type": "code", "text": "x = 1"}])
+    yield "results_fuzz", "table", results([table])
+    for kind, points in {"bars": 1, "lines": 3}.items():
+        yield "results_fuzz", kind, results([chart(kind, points)])
+    yield "results_fuzz", "heat", results([chart("heat", 0, (1, 2, (0.5, None)))])
+    yield "results_fuzz", "check", results(checks=[{"key": "k", "name": words, "value": cell, "relation": "≤", "limit": cell,
+                                                    "verdict": "passed"}])
+    yield "results_fuzz", "timing", results(timings=[{"series": "s", "label": "s", "setting": "T=1", "median_ms": 1,
+                                                      "p10_ms": 1, "p90_ms": 1, "device_us": None, "samples_ms": [1, 2]}])
 
 
 for program, name, content in corpus():
