@@ -188,6 +188,7 @@ TEST(ReportFolder, RefusesWhatCannotBeOne) {
   EXPECT_THAT(answer(base.file("file")).first, AllOf(StartsWith("--out: "), HasSubstr("/file\" is not a folder")));
   EXPECT_THAT(answer(base.file("file/below")).first,
               AllOf(StartsWith("--out: "), HasSubstr("cannot be made: Not a directory")));
+  EXPECT_THAT(answer(base.file(std::string(300, 'x'))).first, HasSubstr("cannot be made: File name too long"));
   EXPECT_THAT(answer(base.file("pipe")).first, HasSubstr("/pipe\" is not a folder"));
   EXPECT_THAT(answer(base.file("flat")).first, HasSubstr("/flat/tables\" is not a folder"));
   EXPECT_THAT(answer(base.file("taken")).first, AllOf(StartsWith("--out: "), HasSubstr("results.json is not a regular file")));

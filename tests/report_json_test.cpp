@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // results.json keeps all of a document; what is no results.json is refused in one sentence that says where and why.
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -222,7 +223,7 @@ TEST(ResultsJson, RefusesWhatWouldExhaustItsReader) {
   std::string deep(1 << 20, '[');
   EXPECT_THAT(refusal(deep), HasSubstr("nested more than 32 deep"));
   std::string wide = "{";
-  for (int i = 0; i < 2000; ++i) wide += "\"" + std::to_string(i) + "\": 0, ";
+  for (int i = 0; i < 2000; ++i) wide += fmt::format("\"{}\": 0, ", i);
   EXPECT_THAT(refusal(wide), HasSubstr("an object of more than 1000 members"));
   std::string text = results_json(sample_document());
   text.replace(text.find("\"complete\""), 0, "\"seconds\": 1, ");
@@ -260,6 +261,7 @@ TEST(ResultsJson, IsLoadedFromAFile) {
   const ::dhyan::testing::TemporaryFolder folder;
   const std::string file = folder.file("results.json");
   EXPECT_THAT(file_refusal(file), HasSubstr("cannot be read: No such file"));
+  EXPECT_THAT(file_refusal(folder.file(std::string(300, 'x'))), HasSubstr("cannot be read: File name too long"));
   EXPECT_THAT(file_refusal(folder.path()), HasSubstr("is not a regular file"));
   EXPECT_THAT(file_refusal("/dev/zero"), HasSubstr("is not a regular file"));
   ::dhyan::testing::write_file(file, results_json(sample_document()));

@@ -31,9 +31,10 @@ constexpr const char* results_name = "results.json";
 bool is_machines_fault(int error) { return error == ENOSPC || error == EDQUOT || error == EIO || error == EMFILE; }
 
 void make_folder(const std::string& path, const std::string& argument) {
-  std::error_code error;
+  std::error_code error, ignored;
   fs::create_directories(path, error);
-  if (fs::exists(path) && !fs::is_directory(path)) refuse("{}: {} is not a folder", argument, shown(path));
+  if (const fs::file_status status = fs::status(path, ignored); fs::exists(status) && !fs::is_directory(status))
+    refuse("{}: {} is not a folder", argument, shown(path));
   if (error && is_machines_fault(error.value())) fail("{}: {} cannot be made: {}", argument, shown(path), error.message());
   if (error) refuse("{}: {} cannot be made: {}", argument, shown(path), error.message());
   if (faccessat(AT_FDCWD, path.c_str(), W_OK | X_OK, AT_EACCESS) != 0) {

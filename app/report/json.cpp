@@ -271,7 +271,7 @@ class Guard {
 std::string content_of(const std::string& file, std::string_view argument) {
   std::error_code error;
   const std::filesystem::file_status status = std::filesystem::status(file, error);
-  if (!std::filesystem::exists(status)) refuse("{}: {} cannot be read: {}", argument, shown(file), std::strerror(ENOENT));
+  if (!std::filesystem::exists(status)) refuse("{}: {} cannot be read: {}", argument, shown(file), error.message());
   if (!std::filesystem::is_regular_file(status)) refuse("{}: {} is not a regular file", argument, shown(file));
   std::ifstream stream(file, std::ios::binary);
   if (!stream) refuse("{}: {} cannot be read: {}", argument, shown(file), std::strerror(errno));
