@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
+#include <nlohmann/json.hpp>
 
 #include "failure.hpp"
 
@@ -130,21 +131,31 @@ Element parse_dtype(std::string_view argument, std::string_view text) {
   return lookup(argument, text, names);
 }
 
-void parse_device(std::string_view argument, std::string_view text) {
-  if (text == "cpu") return;
-  if (text == "cuda" || text.starts_with("cuda:")) {
-    const auto index = text.size() > 5 ? whole_number<std::int32_t>(text.substr(5)) : 0;
-    if (!index || *index < 0) refuse("{}: {} is neither cpu nor cuda nor cuda:NUMBER", argument, shown(text));
-    std::string reason = "this build has no implementation for it";
-    try {
-      describe(cuda(*index));
-    } catch (const Error& error) {
-      reason = error.what();
-    }
-    refuse("{}: {} cannot be used: {}; use cpu", argument, text, reason);
+Device default_device() { return cpu; }
+
+Device parse_device(std::string_view argument, std::string_view text) {
+  constexpr std::string_view rule = "is none of auto, cpu, cuda and cuda:NUMBER";
+  if (text == "auto") return default_device();
+  if (text == "cpu") return cpu;
+  if (text != "cuda" && !text.starts_with("cuda:")) refuse("{}: {} {}", argument, shown(text), rule);
+  const auto index = text == "cuda" ? 0 : whole_number<std::int32_t>(text.substr(5));
+  if (!index || *index < 0) refuse("{}: {} {}", argument, shown(text), rule);
+  std::string reason = "this build has no implementation for it";
+  try {
+    describe(cuda(*index));
+  } catch (const Error& error) {
+    reason = error.what();
   }
-  refuse("{}: {} is neither cpu nor cuda nor cuda:NUMBER", argument, shown(text));
+  std::string found;
+  const nlohmann::json machine = nlohmann::json::parse(info());
+  for (const auto& device : machine.at("devices")) {
+    const auto type = device.at("type").get<std::string>();
+    found += (found.empty() ? "" : ", ") + (type == "cpu" ? type : type + ":" + device.at("index").dump());
+  }
+  refuse("{}: {} cannot be used: {}; found on this machine: {}", argument, text, reason, found);
 }
+
+std::string name_of(Device device) { return device.type == DHYAN_CPU ? "cpu" : fmt::format("cuda:{}", device.index); }
 
 std::string_view name_of(Implementation implementation) {
   return std::ranges::find(implementation_names, implementation, [](const auto& e) { return e.second; })->first;

@@ -32,10 +32,13 @@ std::vector<std::string> split(std::string_view text, char separator);
 Implementation parse_implementation(std::string_view argument, std::string_view text);
 Element parse_dtype(std::string_view argument, std::string_view text);  // floating types only
 Causal parse_causal(std::string_view argument, std::string_view text);
-// Refuses all but "cpu"; says why where it could be meant.
-void parse_device(std::string_view argument, std::string_view text);
+// auto, cpu, cuda or cuda:NUMBER; refuses one that is not there and lists those that are.
+Device parse_device(std::string_view argument, std::string_view text);
+// What auto stands for.
+Device default_device();
 
 std::string_view name_of(Implementation implementation);
+std::string name_of(Device device);       // "cpu", "cuda:0"
 std::string_view name_of(Causal causal);  // as typed: off, top-left, bottom-right
 
 // All but automatic, in the order of tables.

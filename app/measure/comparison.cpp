@@ -11,14 +11,6 @@
 namespace dhyan::app {
 namespace {
 
-// Bytes that no right result holds, so that a value never written is seen.
-void poison(const Outputs& outputs) {
-  for (const auto& [name, array] : named(outputs)) {
-    std::byte* bytes = const_cast<Array*>(array)->data.data();
-    std::fill(bytes, bytes + array->data.size(), std::byte{0xff});  // NaN in every floating type
-  }
-}
-
 class Comparer {
  public:
   Comparer(const Call& call, const Geometry& geometry, const Repeats& repeats, const std::optional<Stored>& stored,

@@ -52,6 +52,8 @@ struct Outputs {
   std::optional<Array> grad_query, grad_key, grad_value, grad_bias, grad_sink;
 };
 Outputs make_outputs(const Call& call);
+// Fills every result with bytes that no right one holds, so that a value never written is seen.
+void poison(const Outputs& outputs);
 // The name and the array of every result, in the order they are written and shown.
 std::vector<std::pair<std::string, const Array*>> named(const Outputs& outputs);
 

@@ -121,7 +121,8 @@ class DotProductAttention {
     }
     for (const std::int64_t size : {a.window_size.left, a.window_size.right}) {
       if (size < -1) {
-        refuse("window_size", "(" + std::to_string(a.window_size.left) + ", " + std::to_string(a.window_size.right) + ")",
+        refuse("window_size",
+               std::string("(") + std::to_string(a.window_size.left) + ", " + std::to_string(a.window_size.right) + ")",
                "each must be -1 (unlimited) or a count of keys");
       }
     }
