@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "lab/lab.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace dhyan::lab {
+
+const Inputs& Lab::inputs() {
+  if (settings_.given) return *settings_.given;
+  if (!inputs_) inputs_ = normal_inputs(0, app::Element::f32, {batch, sequence, heads, head_dim});
+  return *inputs_;
+}
+
+app::Repeats Lab::repeats(int warmup, int repeats) const {
+  constexpr double most_seconds = 10;  // a row; long sequences on a slow machine stop after fewer calls
+  const int usual = settings_.quick ? std::max(3, repeats / 4) : repeats;
+  return {warmup, settings_.repeats.value_or(usual), most_seconds};
+}
+
+void Lab::pause_point() const {
+  if (stop_()) throw Interrupted{};
+}
+
+std::optional<report::Timing> Lab::time(report::Step& step, const Candidate& candidate, const app::Call& call,
+                                        const std::string& setting, const app::Repeats& repeats) {
+  if (const auto reason = refusal(candidate, call, settings_.device)) {
+    // What holds whatever the sizes is said once, without them.
+    const bool always = unavailable(candidate.implementation, settings_.device).has_value();
+    const std::string where = always ? "" : fmt::format(" ({})", setting);
+    const report::Text note = {fmt::format("{}{} did not run: {}", candidate.label, where, *reason),
+                               fmt::format("{}{} नहीं चला: {}", candidate.label, where, *reason)};
+    if (std::ranges::find(step.notes, note.en, &report::Text::en) == step.notes.end()) step.notes.push_back(note);
+    return std::nullopt;
+  }
+  const app::Outputs outputs = make_outputs(call);
+  const std::function<void()> run = prepare(candidate, call, outputs, settings_.device);
+  const std::vector<double> samples = app::time_calls(
+      [&] {
+        pause_point();
+        run();
+      },
+      repeats);
+  if (static_cast<int>(samples.size()) < repeats.repeats) {
+    step.notes.push_back({fmt::format("{} ({}): {} timed calls instead of {}, since they took {:.0f} s.", candidate.label,
+                                      setting, samples.size(), repeats.repeats, repeats.most_seconds),
+                          fmt::format("{} ({}): {} की जगह {} कॉल नापी गईं, क्योंकि {:.0f} सेकंड पूरे हो गए।", candidate.label, setting,
+                                      repeats.repeats, samples.size(), repeats.most_seconds)});
+  }
+  const app::Statistics statistics = app::statistics_of(samples);
+  step.timings.push_back({.series = std::string(candidate.key),
+                          .label = std::string(candidate.label),
+                          .setting = setting,
+                          .median_ms = statistics.median,
+                          .p10_ms = statistics.p10,
+                          .p90_ms = statistics.p90,
+                          .device_us = std::nullopt,
+                          .samples_ms = samples});
+  return step.timings.back();
+}
+
+void note_unranked(report::Step& step, const std::vector<report::Timing>& row) {
+  std::vector<report::Timing> order = row;
+  std::ranges::sort(order, {}, &report::Timing::median_ms);
+  for (std::size_t i = 1; i < order.size(); ++i) {
+    const report::Timing &faster = order[i - 1], &slower = order[i];
+    if (faster.p90_ms < slower.p10_ms) continue;
+    step.notes.push_back({fmt::format("{}: {} and {} are not ranked; their ranges from p10 to p90 overlap.", faster.setting,
+                                      faster.label, slower.label),
+                          fmt::format("{}: {} और {} में कौन तेज़ है, यह नहीं कहा जा सकता; उनके p10 से p90 तक के दायरे एक-दूसरे से मिलते हैं।",
+                                      faster.setting, faster.label, slower.label)});
+  }
+}
+
+}  // namespace dhyan::lab

@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a step of the lab works with: how the lab was asked to run, its inputs, and timing.
+#pragma once
+
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "lab/candidates.hpp"
+#include "lab/inputs.hpp"
+#include "measure/statistics.hpp"
+#include "report/document.hpp"
+#include "report/progress.hpp"
+
+namespace dhyan::lab {
+
+struct Settings {
+  Device device = cpu;
+  std::vector<int> steps;               // by rising number
+  bool quick = false;                   // smaller sweeps, fewer repeats
+  std::optional<int> repeats;           // timed calls a row, instead of each step's own number
+  std::optional<std::int64_t> max_seq;  // of the sweep over sequence lengths
+  std::optional<Inputs> given;          // the user's own tensors instead of random ones
+};
+
+// Thrown between two calls when the user asked the lab to stop.
+struct Interrupted {};
+
+class Lab {
+ public:
+  // `stop` tells whether to stop; `earlier` are the steps that ran before, as they come in.
+  Lab(const Settings& settings, const std::vector<report::Step>& earlier, std::function<bool()> stop)
+      : settings_(settings), earlier_(earlier), stop_(std::move(stop)) {}
+
+  const Settings& settings() const { return settings_; }
+  const std::vector<report::Step>& earlier() const { return earlier_; }
+  // The standard shape's inputs, of seed 0, or the user's own.
+  const Inputs& inputs();
+  // The repeats a step asks for, as --quick and --repeats change them.
+  app::Repeats repeats(int warmup, int repeats) const;
+  // Throws Interrupted.
+  void pause_point() const;
+
+  // Times `candidate` on `call` and adds the timing to the step; or says in a note why it did not run.
+  std::optional<report::Timing> time(report::Step& step, const Candidate& candidate, const app::Call& call,
+                                     const std::string& setting, const app::Repeats& repeats);
+
+ private:
+  const Settings& settings_;
+  const std::vector<report::Step>& earlier_;
+  std::function<bool()> stop_;
+  std::optional<Inputs> inputs_;
+};
+
+// "T=128: A and B are not ranked" where the ranges from p10 to p90 of neighbours in rank overlap.
+void note_unranked(report::Step& step, const std::vector<report::Timing>& row);
+
+}  // namespace dhyan::lab

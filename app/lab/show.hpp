@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: Apache-2.0
+// How the lab writes numbers, and the checks it makes of them.
+#pragma once
+
+#include <string>
+
+#include "problem/call.hpp"
+#include "report/document.hpp"
+
+namespace dhyan::lab {
+
+inline report::Cell word(std::string text) { return {std::move(text), std::nullopt}; }
+report::Cell count(std::int64_t n);
+report::Cell milliseconds(double ms);   // "0.42", "0.0123"
+report::Cell difference(double value);  // "1.23e-04"
+report::Cell fixed(double value);       // "1.2346"
+report::Cell bytes(double value);       // "2.0 MiB"
+report::Cell times(double ratio);       // "3.21×"
+// A row that was not timed.
+inline report::Cell nothing() { return {"–", std::nullopt}; }
+
+// The median of a timing, or a dash.
+report::Cell median(const std::optional<report::Timing>& timing);
+
+enum class Gate { fails_the_lab, informs };
+void add_check(report::Step& step, std::string key, report::Text name, report::Cell value, std::string relation,
+               report::Cell limit, bool holds, Gate gate = Gate::fails_the_lab);
+
+// The largest |a - b|, and whether |a - b| <= atol + rtol |b| everywhere. Both arrays of one shape and floating.
+struct Closeness {
+  double largest = 0;  // NaN where one is not a number
+  bool close = true;
+};
+Closeness closeness(const app::Array& a, const app::Array& b, double atol, double rtol);
+
+std::string_view dtype_name(app::Element element);  // as the codelab prints them: float32, bfloat16
+
+}  // namespace dhyan::lab
