@@ -6,7 +6,7 @@ PREFIX ?= /usr/local
 BUILD := build/$(PRESET)
 DATA := tests/data
 
-.PHONY: help run test bench bench-peers format lint install packages python browser build
+.PHONY: help lab run test bench bench-peers format lint install packages python browser build
 .DEFAULT_GOAL := help
 
 help: ## Print this list
@@ -26,6 +26,10 @@ build: packages $(BUILD)/build.ninja
 
 $(BUILD)/build.ninja: CMakePresets.json | packages
 	@cmake --preset $(PRESET) --log-level=NOTICE >/dev/null
+
+lab: $(BUILD)/build.ninja ## The lab: attention step by step on this machine, checked and timed; leaves lab-report/report.html
+	@cmake --build --preset $(PRESET) --target dhyan_cli
+	$(BUILD)/bin/dhyan lab $(LAB)
 
 run: $(BUILD)/build.ninja ## Attention of a real sentence encoder by every implementation: checked, compared, timed
 	@cmake --build --preset $(PRESET) --target dhyan_cli

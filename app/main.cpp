@@ -54,6 +54,7 @@ int run(int argc, char** argv) {
       "dhyan COMMAND --help shows a command's options and examples.\n"
       "Exit codes: 0 ok, 1 a check failed, 2 bad usage or input, 3 failed at run time, 130 interrupted.");
   Action action;
+  add_lab(app, action);
   add_info(app, action);
   add_run(app, action);
   add_bench(app, action);

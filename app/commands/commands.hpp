@@ -16,5 +16,6 @@ void add_run(CLI::App& app, Action& action);
 void add_bench(CLI::App& app, Action& action);
 void add_check(CLI::App& app, Action& action);
 void add_report(CLI::App& app, Action& action);
+void add_lab(CLI::App& app, Action& action);
 
 }  // namespace dhyan::app

@@ -92,13 +92,15 @@ ProgramResult run_program(const std::vector<std::string>& arguments, const Progr
   if (to_file >= 0) close(to_file);
 
   ProgramResult result;
-  bool out_open = true, error_open = true, interrupted = options.interrupt_when.empty();
+  bool out_open = true, error_open = true, interrupted = options.interrupt_when.empty() && options.interrupt_after.empty();
   while (out_open || error_open) {
     pollfd files[] = {{out_open ? out.read : -1, POLLIN, 0}, {error_open ? error.read : -1, POLLIN, 0}};
     poll(files, 2, 5);
     if (files[0].revents) out_open = drain(out.read, result.out);
     if (files[1].revents) error_open = drain(error.read, result.error);
-    if (!interrupted && exists_like(options.folder, options.interrupt_when)) {
+    const bool due = !options.interrupt_when.empty() ? exists_like(options.folder, options.interrupt_when)
+                                                     : result.out.find(options.interrupt_after) != std::string::npos;
+    if (!interrupted && due) {
       kill(child, SIGINT);
       interrupted = true;
     }

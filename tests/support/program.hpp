@@ -19,6 +19,8 @@ struct ProgramOptions {
   std::string out_path = {};                  // standard output goes to this file instead
   // Sends SIGINT once a file whose name holds this appears in `folder`.
   std::string interrupt_when = {};
+  // Sends SIGINT once standard output holds this.
+  std::string interrupt_after = {};
 };
 
 ProgramResult run_program(const std::vector<std::string>& arguments, const ProgramOptions& options = {});
