@@ -72,6 +72,12 @@ std::string settings_of(const Document& run) {
   return all;
 }
 
+// 2026-11-30T20:15:00Z
+std::string made_at(const Document& run) {
+  constexpr std::size_t date = 10, time = 11, minutes = 5;
+  return run.created.substr(0, date) + " " + run.created.substr(time, minutes) + " UTC";
+}
+
 struct Fact {
   Text name;
   std::string (*of)(const Document&);
@@ -86,7 +92,7 @@ const Fact facts[] = {
     {{"Compiler", "कम्पाइलर"}, [](const Document& d) { return text_at(d.machine, "/compiler"); }},
     {{"Libraries", "लाइब्रेरियाँ"}, libraries_of},
     {{"Settings", "सेटिंग"}, settings_of},
-    {{"Made on (UTC)", "कब बनी (UTC)"}, [](const Document& d) { return d.created; }},
+    {{"Made", "कब बनी"}, made_at},
     {{"Took", "समय लगा"}, [](const Document& d) { return fmt::format("{:.1f} s", d.seconds); }},
 };
 
@@ -101,10 +107,10 @@ std::string fact_table(std::span<const Document> documents, std::span<const std:
   html += "<tbody>\n";
   for (const Fact& fact : facts) {
     std::string cells;
-    bool any = false;
+    bool any = false;  // something that the device's name does not say already
     for (const Document& document : documents) {
       const std::string value = fact.of(document);
-      any = any || !value.empty();
+      any = any || (!value.empty() && value != document.device_name);
       cells += fmt::format("<td>{}</td>", escaped(value));
     }
     if (any) html += fmt::format("<tr><th scope=\"row\">{}</th>{}</tr>\n", words(fact.name), cells);

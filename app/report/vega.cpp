@@ -109,6 +109,8 @@ Json points_of(std::span<const RunChart> charts) {
       for (const Point& point : series.points) {
         if (!std::isfinite(point.x) || !std::isfinite(point.y)) continue;
         values.push_back({{"series", label_of(series, charts[run].run)},
+                          {"key", series.key},
+                          {"group", 0},
                           {"run", run},
                           {"x", number(point.x)},
                           {"y", number(point.y)},
@@ -121,17 +123,19 @@ Json points_of(std::span<const RunChart> charts) {
   const auto ratio = [](const char* name) {
     return fmt::format("speedup ? (datum.{0} > 0 && isValid(datum.base) ? datum.base / datum.{0} : null) : datum.{0}", name);
   };
-  return {{"name", "points"},
-          {"values", values},
-          {"transform",
-           {{{"type", "formula"}, {"as", "shown"}, {"expr", ratio("y")}},
-            {{"type", "formula"}, {"as", "from"}, {"expr", ratio("low")}},
-            {{"type", "formula"}, {"as", "to"}, {"expr", ratio("high")}},
-            {{"type", "filter"}, {"expr", "isValid(datum.shown)"}},
-            {{"type", "formula"}, {"as", "spread"}, {"expr", "isValid(datum.from) && isValid(datum.to)"}},
-            {{"type", "formula"},
-             {"as", "end"},
-             {"expr", "datum.spread ? max(datum.shown, datum.from, datum.to) : datum.shown"}}}}};
+  return {
+      {"name", "points"},
+      {"values", values},
+      {"transform",
+       {{{"type", "formula"}, {"as", "shown"}, {"expr", ratio("y")}},
+        {{"type", "formula"}, {"as", "from"}, {"expr", ratio("low")}},
+        {{"type", "formula"}, {"as", "to"}, {"expr", ratio("high")}},
+        {{"type", "filter"}, {"expr", "isValid(datum.shown)"}},
+        {{"type", "formula"}, {"as", "spread"}, {"expr", "isValid(datum.from) && isValid(datum.to)"}},
+        {{"type", "formula"}, {"as", "start"}, {"expr", "datum.spread ? min(datum.shown, datum.from, datum.to) : datum.shown"}},
+        {{"type", "formula"},
+         {"as", "end"},
+         {"expr", "datum.spread ? max(datum.shown, datum.from, datum.to) : datum.shown"}}}}};
 }
 
 std::string shown_amount(const std::string& value, const std::string& unit) {
@@ -238,9 +242,9 @@ Json lines(std::span<const RunChart> charts) {
                   {"padding", 14}},
                  {{"name", "y"},
                   {"type", "linear"},
-                  {"domain", {{"data", "points"}, {"fields", {"shown", "end"}}}},
+                  {"domain", {{"data", "points"}, {"fields", {"start", "end"}}}},
                   {"range", "height"},
-                  {"nice", true}},
+                  {"nice", 6}},
                  ordinal("colour", by_theme(light, dark)),
                  ordinal("fill", by_theme(filled_light, filled_dark)),
                  ordinal("shape", shapes),
@@ -264,7 +268,9 @@ Json lines(std::span<const RunChart> charts) {
                                {"shape", "shape"},
                                {"orient", "bottom"},
                                {"direction", "horizontal"},
-                               {"columns", signal(charts.size() > 1 ? "width < 520 ? 1 : 2" : "width < 420 ? 2 : 4")},
+                               {"columns", signal(charts.size() > 1 ? fmt::format("width < 520 ? 1 : {}",
+                                                                                  std::min<std::size_t>(first.series.size(), 4))
+                                                                    : "width < 420 ? 2 : 4")},
                                {"labelColor", signal("ink")},
                                {"labelLimit", signal("width < 520 ? width - 40 : 300")},
                                {"labelFontSize", 13},
@@ -324,34 +330,28 @@ Json lines(std::span<const RunChart> charts) {
   return j;
 }
 
+// Puts the bars of one series together, those of all runs; how many groups that makes.
+int group_by_series(Json& values) {
+  std::vector<std::string> keys;
+  for (Json& value : values) {
+    auto at = std::find(keys.begin(), keys.end(), value["key"].get<std::string>());
+    if (at == keys.end()) at = keys.insert(keys.end(), value["key"].get<std::string>());
+    value["group"] = at - keys.begin();
+  }
+  std::vector<Json> sorted = values;
+  std::stable_sort(sorted.begin(), sorted.end(), [](const Json& a, const Json& b) { return a["group"] < b["group"]; });
+  values = sorted;
+  return static_cast<int>(keys.size());
+}
+
 Json bars(std::span<const RunChart> charts) {
   const Chart& first = *charts.front().chart;
   Json data = points_of(charts);
-  // Runs side by side: the bars of one series stand together.
-  if (charts.size() > 1) {
-    std::vector<std::string> order;
-    for (const RunChart& chart : charts) {
-      for (const Series& series : chart.chart->series) {
-        if (std::find(order.begin(), order.end(), series.key) == order.end()) order.push_back(series.key);
-      }
-    }
-    Json sorted = Json::array();
-    for (const std::string& key : order) {
-      for (std::size_t run = 0; run < charts.size(); ++run) {
-        for (const Series& series : charts[run].chart->series) {
-          if (series.key != key) continue;
-          for (const Json& value : data["values"]) {
-            if (value["run"] == run && value["series"] == label_of(series, charts[run].run)) sorted.push_back(value);
-          }
-        }
-      }
-    }
-    data["values"] = sorted;
-  }
+  const int groups = charts.size() > 1 ? group_by_series(data["values"]) : 0;
   data["transform"].push_back({{"type", "window"}, {"ops", {"row_number"}}, {"as", {"row"}}});
   Json j = frame(first, false);
-  constexpr int band = 46;
-  j["height"] = band * static_cast<int>(data["values"].size());
+  constexpr int band = 46, gap = 14;
+  j["height"] = band * static_cast<int>(data["values"].size()) + gap * std::max(groups - 1, 0);
   const Better better = first.better;
   const std::string plain = either(better == Better::higher ? higher_is_better : lower_is_better);
   j["signals"].push_back({{"name", "colour"}, {"update", fmt::format("speedup ? {} : {}", either(higher_is_better), plain)}});
@@ -361,7 +361,7 @@ Json bars(std::span<const RunChart> charts) {
                               {"type", "linear"},
                               {"domain", {{"data", "points"}, {"fields", {"shown", "end"}}}},
                               {"range", {0, signal("room")}}}});
-  const std::string top = fmt::format("(datum.row - 1) * {}", band);
+  const std::string top = fmt::format("((datum.row - 1) * {} + datum.group * {})", band, gap);
   const std::string length = "max(0.03 * room, scale('x', datum.shown))";
   const std::string note = hint("''", first.unit);
   const auto text = [&](const std::string& what, const std::string& x, const std::string& y, const char* colour, int weight) {

@@ -210,6 +210,26 @@ def test_every_chart_is_drawn_with_all_its_marks(reader, sample, width, dark):
         assert plot.get_attribute("role") == "img" and plot.get_attribute("aria-label") == "Naive is slower."
 
 
+def test_ticks_stand_at_the_measured_values(reader, sample):
+    page = reader(sample)
+    labels = page.locator("#chart-lines .role-axis-label").first.locator("text").all_text_contents()
+    assert labels == ["64", "256", "1,024"]
+
+
+def test_nothing_is_drawn_outside_its_chart(reader, sample):
+    """p10 to p90 of a ratio reach below the ratio itself."""
+    page = reader(sample)
+    figure = page.locator("#chart-lines")
+    for tool in ("speedup", "logarithmic", "speedup"):
+        figure.locator(f"[data-tool={tool}]").click()
+        frame, bottom = figure.locator("svg .background").first.bounding_box(), 0
+        for rule in figure.locator("svg .mark-rule.role-mark line").all():
+            box = rule.bounding_box()
+            assert box["y"] >= frame["y"] - 3 and box["y"] + box["height"] <= frame["y"] + frame["height"] + 3
+            bottom = max(bottom, box["y"] + box["height"])
+        assert bottom > 0
+
+
 def test_hostile_names_are_only_text(reader, hostile):
     page = reader(hostile)
     assert page.locator("img, iframe, object").count() == 0

@@ -37,9 +37,16 @@
     hint.style.top = (event.clientY - box.height - 14 > 8 ? event.clientY - box.height - 14 : event.clientY + 22) + "px";
   }
 
-  // Where a logarithmic axis may have its lines.
-  const round_values = [];
-  for (let power = -9; power <= 12; ++power) round_values.push(...[1, 2, 5].map((digit) => Number(`${digit}e${power}`)));
+  // Where a logarithmic axis may have its lines: more of them where it spans little.
+  function round_values(digits) {
+    const values = [];
+    for (let power = -9; power <= 12; ++power) values.push(...digits.map((digit) => Number(`${digit}e${power}`)));
+    return JSON.stringify(values);
+  }
+  const span = "log(domain('y')[1] / domain('y')[0])";
+  const axis_values = {
+    signal: `${span} > 7 ? ${round_values([1])} : ${span} > 3 ? ${round_values([1, 2, 5])} : ${round_values([1, 1.2, 1.5, 2, 2.5, 3, 4, 5, 6, 8])}`,
+  };
 
   function press(button, on) {
     button.setAttribute("aria-pressed", String(on));
@@ -84,7 +91,7 @@
         for (const scale of specification.scales) {
           if (scale.name === "x" || scale.name === "y") Object.assign(scale, { type: "log", nice: false, padding: 14 });
         }
-        for (const axis of specification.axes) if (axis.scale === "y") axis.values = round_values;
+        for (const axis of specification.axes) if (axis.scale === "y") axis.values = axis_values;
       }
       // No eval: the page's policy forbids it.
       const view = new vega.View(vega.parse(specification, null, { ast: true }), { expr: vega.expressionInterpreter, ...options });
