@@ -274,11 +274,11 @@ TEST(LinePlot, StandsAnyNumbers) {
 Chart heat_of(Heat heat) { return {.key = "h", .kind = ChartKind::heat, .title = {"Title", ""}, .heat = std::move(heat)}; }
 
 TEST(HeatPlot, ShadesEveryValue) {
-  const Heat heat{2, 3, {0.0, 0.1, 0.4, 0.6, 1.0, std::nullopt}};
+  const Heat heat{2, 3, {0.0, 0.03, 0.04, 0.2, 2.0, std::nullopt}};
   const std::vector<std::string> lines = lines_of(plot_heat(heat_of(heat), 80));
   EXPECT_EQ(lines[1], "  ░░▒▒");
   EXPECT_EQ(lines[2], "▓▓██·");
-  EXPECT_THAT(lines[3], HasSubstr("█ is 1"));
+  EXPECT_EQ(lines[3], "Largest 2. █ from 0.5, ▓ from 0.12, ▒ from 0.031, ░ above 0; · hidden.");
 }
 
 TEST(HeatPlot, HasALineForEachRowAndDropsNothingThatFits) {
@@ -304,6 +304,15 @@ TEST(Table, WrapsLongCellsAndKeepsShortWordsWhole) {
   EXPECT_THAT(lines, ElementsAre("Name               Value", "─────────────────  ─────", "one two three      12.50",
                                  "four five six", "seven eight", "short                  7"));
   EXPECT_EQ(table.text(46), table.text());
+}
+
+TEST(Table, BreaksTitlesAndLongCellsBeforeShortOnes) {
+  app::Table table({{"Shape"}, {"Bytes per token", app::Align::right}, {"What it is"}});
+  table.add({"(4, 128, 8, 64)", "4096", "keys and values of eight heads"});
+  EXPECT_THAT(lines_of(table.text(40)),
+              ElementsAre("Shape             Bytes per  What it is", "                      token",
+                          "───────────────  ──────────  ───────────", "(4, 128, 8, 64)        4096  keys and",
+                          "                             values of", "                             eight heads"));
 }
 
 TEST(Table, TurnsIntoAListWhereItsNumbersDoNotFit) {

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <utility>
 
 #include "report/table.hpp"
 #include "report/terminal.hpp"
@@ -303,7 +304,8 @@ std::string plot_lines(const Chart& chart, int width) {
 }
 
 std::string plot_heat(const Chart& chart, int width) {
-  constexpr std::string_view shades[] = {" ", "░", "▒", "▓", "█"};
+  // Each shade begins at a quarter of the next one's least value: weights differ by factors.
+  constexpr std::pair<std::string_view, double> shades[] = {{"█", 0.25}, {"▓", 0.0625}, {"▒", 0.015625}, {"░", 0}};
   const Heat& heat = chart.heat;
   // Values that share a place when there are more than fit: the largest of them is drawn.
   const std::int64_t share = (heat.columns + width - 1) / width;
@@ -323,15 +325,22 @@ std::string plot_heat(const Chart& chart, int width) {
           if (value && (!most || *value > *most)) most = value;
         }
       }
-      const int level = !most || !(*most > 0) ? 0 : 1 + std::min(static_cast<int>(std::min(*most / largest, 1.0) * 4), 3);
-      const std::string_view sign = most ? shades[level] : "·";
+      std::string_view sign = most ? " " : "·";
+      for (const auto& [shade, from] : shades) {
+        if (!most || !(*most > 0) || *most < from * largest) continue;
+        sign = shade;
+        break;
+      }
       text += most ? std::string(sign) : painted(Colour::dim, sign);
       if (square) text += most ? std::string(sign) : " ";
     }
     text.erase(text.find_last_not_of(' ') + 1);
     text += "\n";
   }
-  std::string key = fmt::format("Blank is 0, █ is {}, · is hidden.", number(largest));
+  std::string key = fmt::format("Largest {}. ", number(largest));
+  for (const auto& [shade, from] : shades) {
+    key += from > 0 ? fmt::format("{} from {:.2g}, ", shade, from * largest) : fmt::format("{} above 0; · hidden.", shade);
+  }
   if (share > 1) key += fmt::format(" Each place shows the largest of {0} x {0} values.", share);
   if (!chart.y_title.en.empty()) key += fmt::format(" Down: {}.", chart.y_title.en);
   if (!chart.x_title.en.empty()) key += fmt::format(" Across: {}.", chart.x_title.en);

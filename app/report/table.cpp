@@ -11,8 +11,8 @@ namespace dhyan::app {
 namespace {
 
 constexpr std::size_t gap = 2;  // between columns
-// Words up to this long are never broken in a table.
-constexpr std::size_t whole_word = 20;
+// Words and numbers up to this long are never broken in a table.
+constexpr std::size_t unbroken = 20;
 
 std::string padded(const std::string& cell, std::size_t width, Align align) {
   const std::string spaces(width - std::min(width, display_width(cell)), ' ');
@@ -45,26 +45,33 @@ std::vector<std::size_t> Table::natural_widths() const {
   return widths;
 }
 
-// The widest column gives way first, none below its longest word. None: not even that is enough.
+// The widest column gives way first; none goes below its longest word nor, where that can be had, below its short cells. None:
+// not even that is enough.
 std::optional<std::vector<std::size_t>> Table::widths_within(std::size_t width) const {
-  std::vector<std::size_t> widths = natural_widths(), least;
-  for (std::size_t c = 0; c < columns_.size(); ++c) {
-    std::size_t needed = std::min(std::max<std::size_t>(longest_word(columns_[c].title), 2), whole_word);
-    for (const auto& row : rows_) {
-      needed = std::max(needed,
-                        columns_[c].align == Align::right ? display_width(row[c]) : std::min(longest_word(row[c]), whole_word));
+  const std::vector<std::size_t> natural = natural_widths();
+  for (const bool whole_cells : {true, false}) {
+    std::vector<std::size_t> least;
+    for (std::size_t c = 0; c < columns_.size(); ++c) {
+      std::size_t needed = std::max<std::size_t>(std::min(longest_word(columns_[c].title), unbroken), 2);
+      for (const auto& row : rows_) {
+        const std::size_t cell = display_width(row[c]);
+        const bool whole = cell <= unbroken && (whole_cells || columns_[c].align == Align::right);
+        needed = std::max(needed, whole ? cell : std::min(longest_word(row[c]), unbroken));
+      }
+      least.push_back(std::min(needed, natural[c]));
     }
-    least.push_back(std::min(needed, widths[c]));
-  }
-  if (total(least) > width) return std::nullopt;
-  while (total(widths) > width) {
-    std::size_t widest = widths.size();
-    for (std::size_t c = 0; c < widths.size(); ++c) {
-      if (widths[c] > least[c] && (widest == widths.size() || widths[c] > widths[widest])) widest = c;
+    if (total(least) > width) continue;
+    std::vector<std::size_t> widths = natural;
+    while (total(widths) > width) {
+      std::size_t widest = widths.size();
+      for (std::size_t c = 0; c < widths.size(); ++c) {
+        if (widths[c] > least[c] && (widest == widths.size() || widths[c] > widths[widest])) widest = c;
+      }
+      --widths[widest];
     }
-    --widths[widest];
+    return widths;
   }
-  return widths;
+  return std::nullopt;
 }
 
 std::string Table::grid(const std::vector<std::size_t>& widths) const {
