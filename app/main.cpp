@@ -88,6 +88,7 @@ int main(int argc, char** argv) {
   handle(SIGINT, interrupted);
   handle(SIGTERM, interrupted);
   handle(SIGBUS, lost_file);
+  std::signal(SIGXFSZ, SIG_IGN);  // a file over the shell's limit is then an error of write() like a full disk
   try {
     return run(argc, argv);
   } catch (const Failure& failure) {

@@ -25,6 +25,16 @@ using ::testing::Not;
 
 bool holds_devanagari(const std::string& text) { return text.find("\xe0\xa4") != std::string::npos; }
 
+// What the command fills in before the steps run.
+report::Document headed() {
+  report::Document document;
+  document.created = "2026-11-30T20:15:00Z";
+  document.version = dhyan_version();
+  document.device = "cpu";
+  document.machine = nlohmann::ordered_json::object();
+  return document;
+}
+
 report::Document run_only(
     std::vector<int> steps, const std::function<bool()>& stop = [] { return false; }) {
   Settings settings;
@@ -32,7 +42,7 @@ report::Document run_only(
   settings.quick = true;
   settings.repeats = 1;
   settings.max_seq = 64;
-  report::Document document;
+  report::Document document = headed();
   run_steps(
       settings, document, [](const report::Step&) {}, stop);
   return document;
@@ -72,6 +82,7 @@ TEST(LabSteps, PassOnThisMachineAndKeepTheirKeysApart) {
   for (const StepEntry& step : steps()) all.push_back(step.number);
   const report::Document document = run_only(all);
   EXPECT_TRUE(document.complete);
+  EXPECT_EQ(report::broken_rule(document), "");
   ASSERT_EQ(document.steps.size(), steps().size());
   std::set<std::string> checks, tables, charts;
   for (const report::Step& step : document.steps) {
@@ -106,6 +117,7 @@ TEST(LabSteps, ThatAreInterruptedKeepWhatTheyHad) {
   // Step 2 asks once before it begins; step 7 asks before every call.
   const report::Document document = run_only({2, 7, 8}, [&] { return ++asked > 8; });
   EXPECT_FALSE(document.complete);
+  EXPECT_EQ(report::broken_rule(document), "");
   ASSERT_EQ(document.steps.size(), 2u);
   EXPECT_EQ(document.steps[0].outcome, report::Outcome::done);
   EXPECT_EQ(document.steps[1].outcome, report::Outcome::interrupted);
@@ -121,10 +133,11 @@ TEST(LabSteps, WithGivenTensorsSkipWhatNeedsOthers) {
   settings.given = Inputs{normal_array(random_key(1), app::Element::bf16, {2, 80, 4, 16}),
                           normal_array(random_key(2), app::Element::bf16, {2, 70, 2, 16}),
                           normal_array(random_key(3), app::Element::bf16, {2, 70, 2, 16})};
-  report::Document document;
+  report::Document document = headed();
   run_steps(
       settings, document, [](const report::Step&) {}, [] { return false; });
   ASSERT_TRUE(document.complete);
+  EXPECT_EQ(report::broken_rule(document), "");
   for (const report::Step& step : document.steps) {
     SCOPED_TRACE(step.number);
     const bool skipped = step.number == 8 || step.number == 11;

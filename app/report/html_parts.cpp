@@ -18,7 +18,8 @@ std::string lower_or_higher(Better better) {
 }
 
 std::string cell(const Cell& cell, bool numeric, bool head) {
-  const std::string style = numeric ? " class=\"n\"" : "";
+  constexpr std::size_t one_line = 20;  // a shape, a type, a name: not to be broken on a phone
+  const std::string style = numeric ? " class=\"n\"" : cell.text.size() <= one_line ? " class=\"nowrap\"" : "";
   return head ? fmt::format("<th scope=\"row\"{}>{}</th>", style, escaped(cell.text))
               : fmt::format("<td{}>{}</td>", style, escaped(cell.text));
 }

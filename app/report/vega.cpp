@@ -432,8 +432,8 @@ Json heat(const Chart& chart) {
   j["scales"] = {{{"name", "x"}, {"type", "linear"}, {"domain", {0, columns}}, {"range", "width"}},
                  {{"name", "y"}, {"type", "linear"}, {"domain", {0, rows}}, {"range", {0, signal("height")}}},
                  {{"name", "shade"},
-                  {"type", "linear"},
-                  {"domain", {0, top / 2, top}},
+                  {"type", "sqrt"},  // most weights are small
+                  {"domain", {0, top / 4, top}},
                   {"interpolate", "rgb"},
                   {"range", signal("dark ? ['#1c2530', '#58a6ff', '#f0f6fc'] : ['#eef4fb', '#4a94e8', '#0a3069']")}}};
   Json x = axis("bottom", "x", words(chart.x_title));

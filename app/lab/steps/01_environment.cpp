@@ -46,7 +46,7 @@ void run(Lab& lab, report::Step& step) {
   const auto found = std::find_if(list.begin(), list.end(), [&](const ordered_json& d) {
     return device_line(d).starts_with(in_use == "cpu" ? "cpu:" : in_use + " ");
   });
-  const std::string expected = found != list.end() ? device_line(*found) : fmt::format("one of {}", fmt::join(devices, "; "));
+  const std::string expected = found != list.end() ? in_use : fmt::format("one of {}", fmt::join(devices, "; "));
   add_check(step, "01_device", {"The device in use is one of those found", "प्रयुक्त डिवाइस उपलब्ध डिवाइसों में है"}, word(in_use), "=",
             word(expected), found != list.end());
 }
