@@ -97,8 +97,9 @@ const Fact facts[] = {
 };
 
 std::string fact_table(std::span<const Document> documents, std::span<const std::string> names) {
-  std::string html = fmt::format("<div class=\"scroll\" tabindex=\"0\"><table class=\"facts\">\n<caption>{}</caption>\n",
-                                 words({"Machine and run", "मशीन और रन"}));
+  std::string html =
+      fmt::format("<div class=\"scroll\" tabindex=\"0\"><table class=\"facts\">\n<caption><div>{}</div></caption>\n",
+                  words({"Machine and run", "मशीन और रन"}));
   if (documents.size() > 1) {
     html += "<thead><tr><td></td>";
     for (const std::string& name : names) html += fmt::format("<th scope=\"col\">{}</th>", escaped(name));

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cctype>
 #include <cmath>
+#include <set>
 
 #include "report/html.hpp"
 
@@ -19,7 +20,7 @@ std::string lower_or_higher(Better better) {
 
 std::string cell(const Cell& cell, bool numeric, bool head) {
   constexpr std::size_t one_line = 20;  // a shape, a type, a name: not to be broken on a phone
-  const std::string style = numeric ? " class=\"n\"" : cell.text.size() <= one_line ? " class=\"nowrap\"" : "";
+  const char* style = numeric ? " class=\"n\"" : cell.text.size() <= one_line ? " class=\"nowrap\"" : " class=\"long\"";
   return head ? fmt::format("<th scope=\"row\"{}>{}</th>", style, escaped(cell.text))
               : fmt::format("<td{}>{}</td>", style, escaped(cell.text));
 }
@@ -61,8 +62,10 @@ std::string spread(const Timing& timing) {
     const double ratio = ms > 0 && timing.median_ms > 0 ? std::log2(ms / timing.median_ms) : 0;
     return std::clamp(width / 2 * (1 + ratio), 1.0, width - 1);
   };
+  std::set<int> places;  // strokes on one another look like one
+  for (const double sample : timing.samples_ms) places.insert(static_cast<int>(std::lround(x(sample))));
   std::string strokes;
-  for (const double sample : timing.samples_ms) strokes += fmt::format("M{:.0f} 3v10", x(sample));
+  for (const int place : places) strokes += fmt::format("M{} 3v10", place);
   const double from = x(timing.p10_ms);
   return fmt::format(
       "<svg class=\"spread\" viewBox=\"0 0 160 16\" aria-hidden=\"true\"><line x1=\"80\" x2=\"80\" y1=\"0\" y2=\"16\"/>"
@@ -71,10 +74,11 @@ std::string spread(const Timing& timing) {
 }
 
 // A table whose cells are markup already.
-std::string markup_table(const Text& caption, const std::vector<std::pair<Text, bool>>& columns,
+std::string markup_table(std::string_view style, const Text& caption, const std::vector<std::pair<Text, bool>>& columns,
                          const std::vector<std::vector<std::string>>& rows) {
   std::string html =
-      fmt::format("<div class=\"scroll\" tabindex=\"0\"><table>\n<caption>{}</caption>\n<thead><tr>", words(caption));
+      fmt::format("<div class=\"scroll\" tabindex=\"0\"><table class=\"{}\">\n<caption><div>{}</div></caption>\n<thead><tr>",
+                  style, words(caption));
   for (const auto& [title, numeric] : columns) {
     html += fmt::format("<th scope=\"col\"{}>{}</th>", numeric ? " class=\"n\"" : "", words(title));
   }
@@ -139,8 +143,8 @@ std::string json(const nlohmann::ordered_json& value) {
 std::string milliseconds(double ms) { return ms < 0.1 ? fmt::format("{:.4f}", ms) : fmt::format("{:.2f}", ms); }
 
 std::string table(const Table& table) {
-  std::string html =
-      fmt::format("<div class=\"scroll\" tabindex=\"0\"><table>\n<caption>{}</caption>\n<thead><tr>", words(table.title));
+  std::string html = fmt::format("<div class=\"scroll\" tabindex=\"0\"><table>\n<caption><div>{}</div></caption>\n<thead><tr>",
+                                 words(table.title));
   for (const Column& column : table.columns) {
     html += fmt::format("<th scope=\"col\"{}>{}</th>", column.numeric ? " class=\"n\"" : "", words(column.title));
   }
@@ -222,7 +226,7 @@ std::string checks(std::span<const RunStep> steps) {
       if (several) rows.back().insert(rows.back().begin() + 1, escaped(run.run));
     }
   }
-  return rows.empty() ? "" : markup_table({"Checks", "जाँचें"}, columns, rows);
+  return rows.empty() ? "" : markup_table("checks", {"Checks", "जाँचें"}, columns, rows);
 }
 
 std::string timings(std::span<const RunStep> steps) {
@@ -262,7 +266,7 @@ std::string timings(std::span<const RunStep> steps) {
   return fmt::format(
       "<details class=\"timings\"><summary>{}</summary>\n{}{}</details>\n",
       words({"Raw timings (" + number + " rows)", "कच्चे समय-माप (" + number + " पंक्तियाँ)"}),
-      markup_table({"Raw timings", "कच्चे समय-माप"}, columns, rows),
+      markup_table("raw", {"Raw timings", "कच्चे समय-माप"}, columns, rows),
       paragraph({"Spread: each call is a stroke, relative to the median of its row: half of it at the left edge, equal in the "
                  "middle, double at the right edge. The box spans p10 to p90.",
                  "फैलाव: हर कॉल एक लकीर है, अपनी पंक्ति की माध्यिका के सापेक्ष: बाएँ किनारे पर आधा, बीच में बराबर, दाएँ किनारे पर "

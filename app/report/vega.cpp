@@ -451,6 +451,8 @@ Json heat(const Chart& chart) {
                                {"gradientThickness", 8},
                                {"labelColor", signal("soft")},
                                {"tickCount", 4},
+                               {"labelOverlap", "greedy"},
+                               {"labelSeparation", 8},
                                {"offset", 8}}});
   const std::string place =
       fmt::format("{} + ' ' + datum.row + '\\n' + {} + ' ' + datum.column + '\\n' + format(datum.data, '.3~g')",
