@@ -162,6 +162,10 @@ std::string table(const Table& table) {
 std::string chart(std::span<const RunChart> charts) {
   if (!html_has_charts()) return "";
   const Chart& first = *charts.front().chart;
+  if (!has_values(charts)) {
+    return fmt::format("<h3>{}</h3>\n{}", words(first.title),
+                       paragraph({"No value for this chart was measured.", "इस चार्ट का कोई मान नहीं मापा गया।"}, "about"));
+  }
   const bool one_of_several = first.kind == ChartKind::heat && !charts.front().run.empty();  // heat maps stay apart
   const std::string id = fmt::format("chart-{}{}", first.key, one_of_several ? plain_name("-" + charts.front().run) : "");
   const char* kind = first.kind == ChartKind::bars ? "bars" : first.kind == ChartKind::lines ? "lines" : "heat";

@@ -483,6 +483,16 @@ std::string clean(const std::string& text) {
   return result;
 }
 
+bool has_values(std::span<const RunChart> charts) {
+  const auto drawn = [](const Point& p) { return std::isfinite(p.x) && std::isfinite(p.y); };
+  return std::any_of(charts.begin(), charts.end(), [&](const RunChart& run) {
+    const std::vector<std::optional<double>>& cells = run.chart->heat.values;
+    return std::any_of(cells.begin(), cells.end(), [](const std::optional<double>& value) { return value.has_value(); }) ||
+           std::any_of(run.chart->series.begin(), run.chart->series.end(),
+                       [&](const Series& series) { return std::any_of(series.points.begin(), series.points.end(), drawn); });
+  });
+}
+
 bool can_be_logarithmic(std::span<const RunChart> charts) {
   return charts.front().chart->kind == ChartKind::lines && std::all_of(charts.begin(), charts.end(), [](const RunChart& run) {
            return std::all_of(run.chart->series.begin(), run.chart->series.end(), [](const Series& series) {

@@ -22,6 +22,9 @@ struct RunChart {
 // The charts are of one kind and of the same thing; titles and axes are the first one's.
 nlohmann::ordered_json vega_specification(std::span<const RunChart> charts);
 
+// Whether there is a value to draw: an interrupted run may have none.
+bool has_values(std::span<const RunChart> charts);
+
 // Whether logarithmic axes can show it: lines of which no value is zero or less.
 bool can_be_logarithmic(std::span<const RunChart> charts);
 

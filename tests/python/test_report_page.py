@@ -139,7 +139,7 @@ def reader(browser):
         context = browser.new_context(viewport={"width": width, "height": 900}, color_scheme="dark" if dark else "light",
                                       locale=language, reduced_motion="reduce", **more)
         page = context.new_page()
-        page.set_default_timeout(5000)
+        page.set_default_timeout(15000)
         seen = {"errors": [], "requests": []}
         page.on("console", lambda message: seen["errors"].append(message.text) if message.type in ("error", "warning") else None)
         page.on("pageerror", lambda error: seen["errors"].append(str(error)))
@@ -260,6 +260,30 @@ def test_nothing_is_drawn_outside_its_chart(reader, sample):
             assert box["y"] >= frame["y"] - 3 and box["y"] + box["height"] <= frame["y"] + frame["height"] + 3
             bottom = max(bottom, box["y"] + box["height"])
         assert bottom > 0
+
+
+def test_charts_of_few_or_odd_values_are_whole(reader, tmp_path):
+    """As an interrupted run leaves them: no series, no points, one point; zeros; tiny and huge."""
+    one = lambda key, *points, spread=True: series(key, key, "#123456", "circle", points, spread)
+    charts = [chart("none", "lines", logarithmic=True), chart("no_points", "lines", series=[one("a")], baseline="a"),
+              chart("no_bars", "bars"), chart("no_cells", "heat", heat={"rows": 1, "columns": 1, "values": [None]}),
+              chart("point", "lines", series=[one("a", (7, 1e-9)), one("b")], baseline="a", logarithmic=True),
+              chart("zero", "lines", series=[one("a", (0, 0), (1048576, 3e9))], baseline="a", logarithmic=True),
+              chart("zero_bars", "bars", series=[one("a", (0, 0)), one("b", (0, 5))], baseline="a"),
+              chart("bytes", "lines", unit="bytes", series=[one("a", (1, 100), (2, 1e6), (3, 5e9), spread=False)])]
+    made = document()
+    made["steps"][2]["blocks"] = charts
+    page = reader(page_of(tmp_path, made))
+    assert page.locator("#step-7 .about", has_text="No value for this chart").count() == 4
+    figures = page.locator("#step-7 figure").all()
+    assert [len(drawn_marks(figure)) for figure in figures] == [2, 4, 2, 6]
+    assert page.locator("#chart-zero [data-tool=logarithmic]").count() == 0
+    assert "1,048,576" in chart_text(page.locator("#chart-zero")) and any("GiB" in text for text in chart_text(figures[3]))
+    for button in page.locator("[data-tool=speedup], [data-tool=logarithmic]").all():
+        button.click()
+    for figure in figures:
+        box = figure.locator("svg").bounding_box()
+        assert 30 < box["height"] < 700 and box["width"] > 300
 
 
 def test_hostile_names_are_only_text(reader, hostile):
