@@ -126,6 +126,17 @@ TEST(LabSteps, ThatAreInterruptedKeepWhatTheyHad) {
   EXPECT_THAT(document.steps[1].blocks, Not(IsEmpty()));
 }
 
+TEST(LabSteps, ThatAreInterruptedKeepTheRowsOfTheirTables) {
+  int asked = 0;
+  // Step 11 asks once before it begins; its first row takes five asks and a call or more of each of four candidates.
+  const report::Document document = run_only({11}, [&] { return ++asked > 20; });
+  ASSERT_FALSE(document.complete);
+  EXPECT_EQ(report::broken_rule(document), "");
+  const auto& blocks = document.steps.at(0).blocks;
+  ASSERT_THAT(blocks, Not(IsEmpty()));
+  EXPECT_THAT(std::get<report::Table>(blocks[0]).rows, Not(IsEmpty()));
+}
+
 TEST(LabSteps, WithGivenTensorsSkipWhatNeedsOthers) {
   Settings settings;
   settings.steps = {2, 3, 4, 6, 7, 8, 9, 11};
@@ -180,6 +191,26 @@ TEST(LabCloseness, SeesEveryKindOfDifference) {
   EXPECT_TRUE(std::isnan(closeness(a, b, 10, 10).largest));
 }
 
+// Naive may be refused for its memory; nothing can then be compared with it.
+TEST(LabCharts, KeepNoComparisonWithWhatDidNotRun) {
+  report::Chart chart;
+  chart.key = "chart";
+  chart.baseline = naive_f32.key;
+  chart.series = {series_of(naive_f32), series_of(fused_f32)};
+  chart.series[1].points = {{64, 1, std::nullopt, std::nullopt}};
+  report::Chart measured = chart;
+  measured.series[0].points = {{64, 2, std::nullopt, std::nullopt}};
+  drop_empty_series(measured);
+  EXPECT_EQ(measured.series.size(), 2u);
+  EXPECT_EQ(measured.baseline, naive_f32.key);
+  drop_empty_series(chart);
+  ASSERT_EQ(chart.series.size(), 1u);
+  EXPECT_EQ(chart.series[0].key, fused_f32.key);
+  report::Document document = headed();
+  document.steps.emplace_back().blocks.emplace_back(chart);
+  EXPECT_EQ(report::broken_rule(document), "");
+}
+
 TEST(LabChecks, SayWhatHeldAndWhatDidNot) {
   report::Step step;
   add_check(step, "a", {"", ""}, count(1), "=", count(1), true);
@@ -214,7 +245,12 @@ TEST(LabRanking, IsDeniedWhereSpreadsOverlap) {
   report::Step step;
   note_unranked(step, {timing("slow", 9, 10, 11), timing("fast", 1, 2, 3), timing("middle", 2.5, 4, 5)});
   ASSERT_EQ(step.notes.size(), 1u);
-  EXPECT_THAT(step.notes[0].en, AllOf(HasSubstr("T=8: fast and middle"), HasSubstr("not ranked")));
+  EXPECT_THAT(step.notes[0].en, HasSubstr("T=8: fast and middle are not ranked"));
+  note_unranked(step, {timing("c", 3, 6, 9), timing("a", 1, 2, 3), timing("b", 2, 4, 6)});
+  ASSERT_EQ(step.notes.size(), 2u);
+  EXPECT_THAT(step.notes[1].en, HasSubstr("a and b, b and c are not ranked"));
+  note_unranked(step, {timing("a", 1, 2, 3), timing("b", 4, 5, 6)});
+  EXPECT_EQ(step.notes.size(), 2u);
 }
 
 // The codelab's heat maps are of the encoder whose tensors the tests hold.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "lab/lab.hpp"
 
-#include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 
@@ -63,14 +63,18 @@ std::optional<report::Timing> Lab::time(report::Step& step, const Candidate& can
 void note_unranked(report::Step& step, const std::vector<report::Timing>& row) {
   std::vector<report::Timing> order = row;
   std::ranges::sort(order, {}, &report::Timing::median_ms);
+  std::vector<std::string> english, hindi;
   for (std::size_t i = 1; i < order.size(); ++i) {
     const report::Timing &faster = order[i - 1], &slower = order[i];
     if (faster.p90_ms < slower.p10_ms) continue;
-    step.notes.push_back({fmt::format("{}: {} and {} are not ranked; their ranges from p10 to p90 overlap.", faster.setting,
-                                      faster.label, slower.label),
-                          fmt::format("{}: {} और {} में कौन तेज़ है, यह नहीं कहा जा सकता; उनके p10 से p90 तक के दायरे एक-दूसरे से मिलते हैं।",
-                                      faster.setting, faster.label, slower.label)});
+    english.push_back(fmt::format("{} and {}", faster.label, slower.label));
+    hindi.push_back(fmt::format("{} और {}", faster.label, slower.label));
   }
+  if (english.empty()) return;
+  step.notes.push_back({fmt::format("{}: {} are not ranked; their ranges from p10 to p90 overlap.", order.front().setting,
+                                    fmt::join(english, ", ")),
+                        fmt::format("{}: {} में कौन तेज़ है, यह नहीं कहा जा सकता; उनके p10 से p90 तक के दायरे एक-दूसरे से मिलते हैं।",
+                                    order.front().setting, fmt::join(hindi, ", "))});
 }
 
 }  // namespace dhyan::lab

@@ -53,7 +53,7 @@ class Lab {
   std::optional<Inputs> inputs_;
 };
 
-// "T=128: A and B are not ranked" where the ranges from p10 to p90 of neighbours in rank overlap.
+// "T=128: A and B, B and C are not ranked": neighbours in rank whose ranges from p10 to p90 overlap, in one note.
 void note_unranked(report::Step& step, const std::vector<report::Timing>& row);
 
 }  // namespace dhyan::lab

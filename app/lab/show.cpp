@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 
 #include "measure/difference.hpp"
@@ -29,6 +30,11 @@ report::Cell times(double ratio) { return {fmt::format("{:.2f}×", ratio), ratio
 
 report::Cell median(const std::optional<report::Timing>& timing) {
   return timing ? milliseconds(timing->median_ms) : nothing();
+}
+
+void drop_empty_series(report::Chart& chart) {
+  std::erase_if(chart.series, [](const report::Series& s) { return s.points.empty(); });
+  if (std::ranges::find(chart.series, chart.baseline, &report::Series::key) == chart.series.end()) chart.baseline.clear();
 }
 
 void add_check(report::Step& step, std::string key, report::Text name, report::Cell value, std::string relation,

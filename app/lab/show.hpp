@@ -22,6 +22,9 @@ inline report::Cell nothing() { return {"–", std::nullopt}; }
 // The median of a timing, or a dash.
 report::Cell median(const std::optional<report::Timing>& timing);
 
+// Leaves out the series that nothing was measured of, and the comparison with them.
+void drop_empty_series(report::Chart& chart);
+
 enum class Gate { fails_the_lab, informs };
 void add_check(report::Step& step, std::string key, report::Text name, report::Cell value, std::string relation,
                report::Cell limit, bool holds, Gate gate = Gate::fails_the_lab);

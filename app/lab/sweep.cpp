@@ -58,7 +58,7 @@ std::vector<SweepRow> run_sweep(Lab& lab, report::Step& step, const Sweep& sweep
   report::Chart chart = empty_chart(sweep);
   const auto show = [&] {
     chart.alternative = alternative(sweep, chart);
-    std::erase_if(chart.series, [](const report::Series& s) { return s.points.empty(); });
+    drop_empty_series(chart);
     step.blocks.emplace_back(std::move(table));
     if (!chart.series.empty()) step.blocks.emplace_back(std::move(chart));
   };

@@ -34,6 +34,7 @@ void time_all(Lab& lab, report::Step& step) {
   std::vector<report::Timing> measured;
   std::string list;
   const auto show = [&] {
+    drop_empty_series(chart);
     chart.alternative = {"Bars: " + list + ".", "पट्टियाँ: " + list + "।"};
     step.blocks.emplace_back(std::move(table));
     if (!chart.series.empty()) step.blocks.emplace_back(std::move(chart));
@@ -99,9 +100,9 @@ void sweep_lengths(Lab& lab, report::Step& step) {
   const app::Shape& shape = lab.inputs().query.shape;
   const std::string sizes = fmt::format("B={}, N={}, H={}", shape[0], shape[2], shape[3]);
   sweep.key = "07b_sequence";
-  sweep.title = {"Sequence-length sweep — " + sizes, "क्रम की लंबाई के साथ — " + sizes};
-  sweep.chart_title = {"Attention latency vs sequence length", "अटेंशन का समय बनाम क्रम की लंबाई"};
-  sweep.size_title = {"Seq len", "क्रम की लंबाई"};
+  sweep.title = {"Sequence-length sweep — " + sizes, "अनुक्रम की लंबाई के अनुसार समय — " + sizes};
+  sweep.chart_title = {"Attention latency vs sequence length", "अटेंशन का समय बनाम अनुक्रम की लंबाई"};
+  sweep.size_title = {"Seq len", "अनुक्रम की लंबाई"};
   sweep.letter = "T";
   sweep.baseline = naive_f32.key;
   sweep.sizes = sequence_lengths(lab);
@@ -125,7 +126,7 @@ void sweep_batches(Lab& lab, report::Step& step) {
   }
   Sweep sweep;
   sweep.key = "07c_batch";
-  sweep.title = {"Batch-size sweep — T=256, N=8, H=64", "बैच के आकार के साथ — T=256, N=8, H=64"};
+  sweep.title = {"Batch-size sweep — T=256, N=8, H=64", "बैच के आकार के अनुसार समय — T=256, N=8, H=64"};
   sweep.chart_title = {"Attention latency vs batch size", "अटेंशन का समय बनाम बैच का आकार"};
   sweep.size_title = {"Batch size", "बैच का आकार"};
   sweep.letter = "B";

@@ -14,10 +14,12 @@ constexpr Candidate candidates[] = {naive_f32, fused_f32, naive_bf16, fused_bf16
 
 // (a) Which head dimensions run, and how fast.
 void vary_head_dim(Lab& lab, report::Step& step) {
-  report::Table table{.key = "11a_head_dim",
-                      .title = {"Head dimension — B=4, T=128, N=8; ms per call", "head का आयाम — B=4, T=128, N=8; ms प्रति कॉल"},
-                      .columns = {{"head_dim", {"HEAD_DIM", ""}, true}},
-                      .rows = {}};
+  step.blocks.emplace_back(
+      report::Table{.key = "11a_head_dim",
+                    .title = {"Head dimension — B=4, T=128, N=8; ms per call", "head का आयाम — B=4, T=128, N=8; ms प्रति कॉल"},
+                    .columns = {{"head_dim", {"HEAD_DIM", ""}, true}},
+                    .rows = {}});
+  auto& table = std::get<report::Table>(step.blocks.back());  // there already if the lab is interrupted
   for (const Candidate& c : candidates) {
     table.columns.push_back({std::string(c.key) + "_ms", {fmt::format("{} ms", c.label), ""}, true});
   }
@@ -35,7 +37,6 @@ void vary_head_dim(Lab& lab, report::Step& step) {
     }
     table.rows.push_back(std::move(cells));
   }
-  step.blocks.emplace_back(std::move(table));
 }
 
 double working_bytes(const app::Call& call, Implementation implementation) {
@@ -47,9 +48,9 @@ report::Chart memory_chart() {
   report::Chart chart;
   chart.key = "11b_memory";
   chart.kind = report::ChartKind::lines;
-  chart.title = {"Memory besides inputs and output, f32", "इनपुट और आउटपुट के अलावा स्मृति, f32"};
+  chart.title = {"Memory besides inputs and output, f32", "इनपुट और आउटपुट के अलावा मेमोरी, f32"};
   chart.caption = lower_is_better();
-  chart.x_title = {"Seq len", "क्रम की लंबाई"};
+  chart.x_title = {"Seq len", "अनुक्रम की लंबाई"};
   chart.y_title = {"MiB", ""};
   chart.unit = "MiB";
   chart.better = report::Better::lower;
@@ -61,15 +62,17 @@ report::Chart memory_chart() {
 // (b) What a longer sequence costs in memory, and what fusing saves in time.
 void lengthen(Lab& lab, report::Step& step) {
   constexpr double mebibyte = 1 << 20;
-  report::Table table{.key = "11b_length",
-                      .title = {"Longer sequences — B=4, N=8, H=64", "और लंबे क्रम — B=4, N=8, H=64"},
-                      .columns = {{"size", {"Seq len", "क्रम की लंबाई"}, true},
-                                  {"naive_bytes", {"Naive scratch (weights)", "naive की कार्य-स्मृति (भार)"}, true},
-                                  {"fused_bytes", {"Fused scratch", "fused की कार्य-स्मृति"}, true},
-                                  {"fused_f32", {"Fused f32 over naive f32", "fused f32 / naive f32"}, true},
-                                  {"fused_bf16", {"Fused bf16 over naive bf16", "fused bf16 / naive bf16"}, true},
-                                  {"vendor_bf16", {"Vendor bf16 over naive bf16", "vendor bf16 / naive bf16"}, true}},
-                      .rows = {}};
+  step.blocks.emplace_back(report::Table{
+      .key = "11b_length",
+      .title = {"Longer sequences — B=4, N=8, H=64", "और लंबे अनुक्रम — B=4, N=8, H=64"},
+      .columns = {{"size", {"Seq len", "अनुक्रम की लंबाई"}, true},
+                  {"naive_bytes", {"Naive scratch (weights)", "naive की अस्थायी मेमोरी (भार)"}, true},
+                  {"fused_bytes", {"Fused scratch", "fused की अस्थायी मेमोरी"}, true},
+                  {"fused_f32", {"Fused f32 over naive f32", "fused f32: naive f32 से कितने गुना तेज़"}, true},
+                  {"fused_bf16", {"Fused bf16 over naive bf16", "fused bf16: naive bf16 से कितने गुना तेज़"}, true},
+                  {"vendor_bf16", {"Vendor bf16 over naive bf16", "vendor bf16: naive bf16 से कितने गुना तेज़"}, true}},
+      .rows = {}});
+  auto& table = std::get<report::Table>(step.blocks.back());
   report::Chart chart = memory_chart();
   const std::vector<std::int64_t> lengths =
       lab.settings().quick ? std::vector<std::int64_t>{256, 512} : std::vector<std::int64_t>{256, 512, 1024, 2048};
@@ -102,20 +105,20 @@ void lengthen(Lab& lab, report::Step& step) {
   chart.alternative = {fmt::format("Memory of naive grows from {:.2f} to {:.2f} MiB, that of fused from {:.2f} to {:.2f} MiB.",
                                    naive_bytes.front() / mebibyte, naive_bytes.back() / mebibyte,
                                    fused_bytes.front() / mebibyte, fused_bytes.back() / mebibyte),
-                       fmt::format("naive की स्मृति {:.2f} से {:.2f} MiB तक बढ़ती है, fused की {:.2f} से {:.2f} MiB तक।",
+                       fmt::format("naive की मेमोरी {:.2f} से {:.2f} MiB तक बढ़ती है, fused की {:.2f} से {:.2f} MiB तक।",
                                    naive_bytes.front() / mebibyte, naive_bytes.back() / mebibyte,
                                    fused_bytes.front() / mebibyte, fused_bytes.back() / mebibyte)};
-  step.blocks.emplace_back(std::move(table));
   step.blocks.emplace_back(std::move(chart));
   // Memory ~ T^exponent over the whole range. Naive's has a share that grows as T besides the weights.
   constexpr double naive_least = 1.8, fused_most = 1;
   const double range = std::log(static_cast<double>(lengths.back()) / static_cast<double>(lengths.front()));
   const double naive_exponent = std::log(naive_bytes.back() / naive_bytes.front()) / range;
-  const double fused_exponent = std::log(fused_bytes.back() / fused_bytes.front()) / range;
+  // A kernel may need no scratch at all.
+  const double fused_exponent = fused_bytes.back() > 0 ? std::log(fused_bytes.back() / fused_bytes.front()) / range : 0;
   const auto power = [](double exponent) { return report::Cell{fmt::format("T^{:.2f}", exponent), exponent}; };
-  add_check(step, "11b_naive_growth", {"Naive's memory grows as T²", "naive की स्मृति T² की तरह बढ़ती है"}, power(naive_exponent),
+  add_check(step, "11b_naive_growth", {"Naive's memory grows as T²", "naive की मेमोरी T² की तरह बढ़ती है"}, power(naive_exponent),
             "≥", {"T^1.8", naive_least}, naive_exponent >= naive_least);
-  add_check(step, "11b_fused_growth", {"Fused's memory grows as T at most", "fused की स्मृति अधिक-से-अधिक T की तरह बढ़ती है"},
+  add_check(step, "11b_fused_growth", {"Fused's memory grows as T at most", "fused की मेमोरी अधिक-से-अधिक T की तरह बढ़ती है"},
             power(fused_exponent), "≤", {"T^1", fused_most}, fused_exponent <= fused_most);
 }
 
@@ -169,13 +172,14 @@ void run(Lab& lab, report::Step& step) {
 StepEntry next_steps() {
   return {
       11,
-      {"Next steps", "आगे के क़दम"},
+      {"Next steps", "आगे के कदम"},
       {"Three things to try next: other head dimensions (a kernel that cannot take one refuses it), longer sequences (where "
        "the "
        "matrix of weights becomes the largest thing in memory), and the memory that generating text needs for keys and values.",
-       "आगे आज़माने की तीन बातें: head के दूसरे आयाम (जो कर्नल किसी आयाम पर नहीं चल सकता, वह मना करता है), और लंबे क्रम (जहाँ भारों का मैट्रिक्स "
-       "स्मृति की सबसे बड़ी "
-       "वस्तु बन जाता है), और पाठ लिखते समय keys और values के लिए चाहिए स्मृति।"},
+       "आगे आज़माने की तीन बातें: head के दूसरे आयाम (जो कर्नल किसी आयाम पर नहीं चल सकता, वह मना करता है), और लंबे अनुक्रम (जहाँ भारों का "
+       "मैट्रिक्स "
+       "मेमोरी की सबसे बड़ी "
+       "चीज़ बन जाता है), और पाठ लिखते समय keys और values के लिए आवश्यक मेमोरी।"},
       {"It varies head dimension and length; the tensors given have one of each.",
        "यह चरण head का आयाम और लंबाई बदलता है; दिए गए टेंसरों में दोनों तय हैं।"},
       run};
