@@ -138,10 +138,10 @@ std::string summary(std::span<const Document> documents, std::span<const std::st
   std::string html = fmt::format("<section aria-labelledby=\"title\">\n<h1 id=\"title\">{}</h1>\n",
                                  words({"Attention, step by step", "अटेंशन, कदम दर कदम"}));
   html += several ? paragraph({"What each way to compute attention gives on these machines, and every claim checked.",
-                               "इन मशीनों पर अटेंशन निकालने का हर तरीका क्या देता है, और हर दावे की जाँच।"},
+                               "इन मशीनों पर अटेंशन निकालने का हर तरीक़ा क्या देता है, और हर दावे की जाँच।"},
                               "about")
                   : paragraph({"What each way to compute attention gives on this machine, and every claim checked.",
-                               "इस मशीन पर अटेंशन निकालने का हर तरीका क्या देता है, और हर दावे की जाँच।"},
+                               "इस मशीन पर अटेंशन निकालने का हर तरीक़ा क्या देता है, और हर दावे की जाँच।"},
                               "about");
   for (std::size_t run = 0; run < documents.size(); ++run) {
     if (!documents[run].complete) {
@@ -208,13 +208,19 @@ std::string notes(std::span<const RunStep> steps) {
   return html.empty() ? "" : "<ul class=\"notes\">\n" + html + "</ul>\n";
 }
 
+Text title_of(std::span<const RunStep> steps) {
+  std::vector<Text> titles;
+  for (const RunStep& run : steps) titles.push_back(run.step->title);
+  return titles_side_by_side(titles);
+}
+
 std::string section(std::span<const RunStep> steps) {
   const Step& first = *steps.front().step;
   std::string html = fmt::format(
       "<section id=\"step-{0}\" aria-labelledby=\"step-{0}-title\">\n<h2 id=\"step-{0}-title\"><span "
       "class=\"number\">{0}</span> "
       "{1}</h2>\n",
-      first.number, words(first.title));
+      first.number, words(title_of(steps)));
   html += paragraph(first.explanation, "about");
   for (const RunStep& run : steps) html += outcome_notice(run);
   for (const BlockGroup& group : blocks_side_by_side(steps)) html += block_html(group);
@@ -246,7 +252,7 @@ std::string step_list(std::span<const std::vector<RunStep>> all) {
   for (const std::vector<RunStep>& steps : all) {
     const Step& step = *steps.front().step;
     html += fmt::format("<li><a href=\"#step-{0}\"><span class=\"number\">{0}</span><span>{1}</span>{2}</a></li>\n",
-                        step.number, words(step.title), mark(steps));
+                        step.number, words(title_of(steps)), mark(steps));
   }
   return html;
 }

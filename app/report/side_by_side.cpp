@@ -34,6 +34,20 @@ bool joins(const Block& a, const Block& b) {
 
 }  // namespace
 
+Text titles_side_by_side(std::span<const Text> titles) {
+  Text joined;
+  for (std::size_t i = 0; i < titles.size(); ++i) {
+    if (std::find(titles.begin(), titles.begin() + static_cast<std::ptrdiff_t>(i), titles[i]) !=
+        titles.begin() + static_cast<std::ptrdiff_t>(i))
+      continue;
+    const std::string between = i == 0 ? "" : " / ";
+    joined.en += between + titles[i].en;
+    joined.hi += between + (titles[i].hi.empty() ? titles[i].en : titles[i].hi);
+  }
+  if (joined.hi == joined.en) joined.hi.clear();
+  return joined;
+}
+
 std::vector<std::vector<RunStep>> steps_side_by_side(std::span<const Document> documents, std::span<const std::string> names) {
   std::map<int, std::vector<RunStep>> steps;
   for (std::size_t run = 0; run < documents.size(); ++run) {
@@ -72,7 +86,9 @@ std::vector<BlockGroup> blocks_side_by_side(std::span<const RunStep> steps) {
 
 Table table_side_by_side(std::span<const RunBlock> tables) {
   const Table& first = std::get<Table>(*tables.front().block);
-  Table all = {first.key, first.title, {{"run", {"Run", "रन"}}}, {}};
+  std::vector<Text> titles;
+  for (const RunBlock& run : tables) titles.push_back(std::get<Table>(*run.block).title);
+  Table all = {first.key, titles_side_by_side(titles), {{"run", {"Run", "रन"}}}, {}};
   for (const RunBlock& run : tables) {
     for (const Column& column : std::get<Table>(*run.block).columns) {
       const bool known =

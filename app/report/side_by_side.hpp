@@ -23,6 +23,8 @@ struct RunBlock {
 };
 using BlockGroup = std::vector<RunBlock>;
 
+// Titles that name a device differ between runs: each once, "… on cpu / … on cuda:0".
+Text titles_side_by_side(std::span<const Text> titles);
 // By rising number; within a step in the order of the runs.
 std::vector<std::vector<RunStep>> steps_side_by_side(std::span<const Document> documents, std::span<const std::string> names);
 // In the order of the first run; what only a later run has follows what it follows there.

@@ -560,6 +560,15 @@ def test_several_runs_share_charts_and_tables(reader, several):
     assert page.locator("#step-3 p", has_text="A paragraph.").count() == 1
 
 
+def test_titles_that_differ_between_runs_stand_together(reader, tmp_path):
+    first, second = document(), document("Another")
+    first["steps"][0]["title"], second["steps"][0]["title"] = words("Inputs on cpu", "cpu पर"), words("Inputs on cuda:0", "cuda:0 पर")
+    page = reader(page_of(tmp_path, first, second))
+    assert page.locator("#step-3 h2 [lang=en]").inner_text() == "Inputs on cpu / Inputs on cuda:0"
+    assert page.locator("#step-3 h2 [lang=hi]").text_content() == "cpu पर / cuda:0 पर"
+    assert page.locator("#step-7 h2 [lang=en]").inner_text() == "Timing"
+
+
 def test_names_tell_runs_apart(tmp_path):
     def names(*files):
         out = tmp_path / "names.html"
