@@ -30,7 +30,7 @@ bool run_step(Lab& lab, const StepEntry& entry, report::Step& step) {
   } catch (const Interrupted&) {
     step.outcome = report::Outcome::interrupted;
     step.reason = {"The lab was interrupted here; what had been measured until then stands below.",
-                   "प्रयोगशाला यहीं रोक दी गई; तब तक जो नापा गया था, वह नीचे है।"};
+                   "लैब यहीं रोक दी गई; तब तक जो नापा गया था, वह नीचे है।"};
     return false;
   } catch (const Error& error) {
     // A valid problem that this machine refuses is a result; anything else is not the step's to explain.

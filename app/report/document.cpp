@@ -220,7 +220,7 @@ Tally tally_of(const Document& document) {
 Text verdict_of(const Document& document) {
   const Tally tally = tally_of(document);
   Text verdict;
-  if (!document.complete) append(verdict, {"The run did not get to its end.", "यह प्रयोग अंत तक नहीं पहुँचा।"});
+  if (!document.complete) append(verdict, {"The run did not get to its end.", "यह रन अंत तक नहीं पहुँचा।"});
   append(verdict, checks_in_words(document, tally));
   if (tally.not_run == 1) append(verdict, {"One more could not be made.", "एक और जाँच नहीं हो सकी।"});
   if (tally.not_run > 1) {

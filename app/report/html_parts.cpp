@@ -244,9 +244,9 @@ std::string timings(std::span<const RunStep> steps) {
     }
   }
   if (count == 0) return "";
-  std::vector<std::pair<Text, bool>> columns = {{{"Implementation", "कार्यान्वयन"}, false}};
+  std::vector<std::pair<Text, bool>> columns = {{{"Implementation", "तरीक़ा"}, false}};
   if (several) columns.push_back({{"Run", "रन"}, false});
-  columns.push_back({{"Setting", "स्थिति"}, false});
+  columns.push_back({{"Setting", "आकार"}, false});
   columns.push_back({{"Median ms", "माध्यिका ms"}, true});
   columns.push_back({{"p10", ""}, true});
   columns.push_back({{"p90", ""}, true});

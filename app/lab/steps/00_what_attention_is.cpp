@@ -57,7 +57,7 @@ StepEntry what_attention_is() {
        "what it is about, a value that holds what it has to say). Attention weighs the answers by how well each key fits the "
        "query and returns their average. The steps below do this in ever better ways and check that nothing but the speed "
        "changes.",
-       "किसी क्रम (sequence) का हर स्थान एक प्रश्न पूछता है (query), और हर स्थान उसे एक उत्तर देता है: key बताती है कि उत्तर किस बारे में है, "
+       "किसी अनुक्रम (sequence) का हर स्थान एक प्रश्न पूछता है (query), और हर स्थान उसे एक उत्तर देता है: key बताती है कि उत्तर किस बारे में है, "
        "और value में उत्तर स्वयं होता है। अटेंशन हर उत्तर को इस आधार पर भार देता है कि उसकी key प्रश्न से कितनी मेल खाती है, और फिर उनका भारित "
        "औसत "
        "लौटाता है। आगे के चरण यही काम लगातार बेहतर तरीक़ों से करते हैं और जाँचते हैं कि गति के सिवा कुछ न बदले।"},

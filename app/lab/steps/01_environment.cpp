@@ -20,7 +20,7 @@ void run(Lab& lab, report::Step& step) {
   const ordered_json& processor = machine.at("cpu");
   report::Table table{.key = "01_environment",
                       .title = {"Environment", "परिवेश"},
-                      .columns = {{"item", {"Item", "वस्तु"}}, {"value", {"Value", "मान"}}},
+                      .columns = {{"item", {"Item", "मद"}}, {"value", {"Value", "मान"}}},
                       .rows = {}};
   const auto add = [&](std::string item, std::string value) {
     table.rows.push_back({word(std::move(item)), word(std::move(value))});

@@ -38,12 +38,12 @@ StepEntry naive_attention() {
       {"The formula as one writes it by hand: three steps, and between them the whole matrix of weights lies in memory. That "
        "matrix has T · S entries for every head, so twice the length takes four times the memory. The picture shows such "
        "weights "
-       "in one head of a real sentence encoder: each row is a query, and darker keys count more.",
-       "सूत्र जैसा हाथ से लिखा जाता है: तीन क़दम, और उनके बीच भारों (weights) का पूरा मैट्रिक्स स्मृति में रहता है। हर head के लिए उसमें T · S "
+       "in one head of a real sentence encoder: each row is a query, and the more a key stands out, the more it counts.",
+       "सूत्र जैसा हाथ से लिखा जाता है: तीन चरण, और उनके बीच भारों (weights) का पूरा मैट्रिक्स मेमोरी में रहता है। हर head के लिए उसमें T · S "
        "प्रविष्टियाँ "
-       "होती हैं, यानी दुगुनी लंबाई पर चौगुनी स्मृति लगती है। चित्र में एक वास्तविक वाक्य-एनकोडर के एक head के ऐसे ही भार हैं: हर पंक्ति एक query "
+       "होती हैं, यानी दुगुनी लंबाई पर चौगुनी मेमोरी लगती है। चित्र में एक वास्तविक वाक्य-एनकोडर के एक head के ऐसे ही भार हैं: हर पंक्ति एक query "
        "है, और "
-       "गहरे रंग की key का महत्व अधिक है।"},
+       "जो key जितनी उभरी हुई दिखती है, उसका महत्व उतना ही अधिक है।"},
       {},
       run};
 }

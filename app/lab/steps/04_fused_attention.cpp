@@ -37,7 +37,7 @@ void run(Lab& lab, report::Step& step) {
                                 {"shape", {"Output shape", "आउटपुट का आकार"}},
                                 {"dtype", {"Output dtype", "आउटपुट का प्रकार"}},
                                 {"max_difference", {"Max abs naive − fused", "अधिकतम |naive − fused|"}, true},
-                                {"close", {"Outputs close", "आउटपुट निकट"}},
+                                {"close", {"Outputs close", "आउटपुट लगभग बराबर"}},
                                 {"float64_error", {"Max abs error against float64", "float64 से अधिकतम अंतर"}, true}},
                     .rows = {{word(fmt::format("auto: {}", app::name_of(plan.implementation()))),
                               word(shape_text(chosen.out.shape)), word(std::string(dtype_name(chosen.out.element))),
@@ -48,14 +48,14 @@ void run(Lab& lab, report::Step& step) {
       {fmt::format("Compared with float64: {}.", oracle.extent), fmt::format("float64 से तुलना की सीमा: {}।", oracle.extent)});
   // For tensors of any size only the derived bounds are a fair limit.
   add_check(step, "04_close",
-            {"Naive and fused are close (atol 1e-3, rtol 1e-5)", "naive और fused निकट हैं (atol 1e-3, rtol 1e-5)"},
+            {"Naive and fused are close (atol 1e-3, rtol 1e-5)", "naive और fused लगभग बराबर हैं (atol 1e-3, rtol 1e-5)"},
             difference(close.largest), "≤", {"1e-3 + 1e-5·|b|", atol}, close.close,
             lab.settings().given ? Gate::informs : Gate::fails_the_lab);
   add_check(step, "04_naive_bound",
-            {"naive against float64: share of the error bound", "float64 के सामने naive: त्रुटि-सीमा का उपयोग किया गया भाग"},
+            {"naive against float64: share of the error bound", "float64 की तुलना में naive: त्रुटि-सीमा का कितना भाग लगा"},
             fixed(naive_error.share), "≤", {"1", 1.0}, naive_error.ok());
   add_check(step, "04_fused_bound",
-            {"fused against float64: share of the error bound", "float64 के सामने fused: त्रुटि-सीमा का उपयोग किया गया भाग"},
+            {"fused against float64: share of the error bound", "float64 की तुलना में fused: त्रुटि-सीमा का कितना भाग लगा"},
             fixed(error.share), "≤", {"1", 1.0}, error.ok());
 }
 
@@ -70,8 +70,9 @@ StepEntry fused_attention() {
        "held "
        "to a far tighter bound, derived from the number type, the sizes and the inputs, against float64.",
        "fused कर्नल keys को टुकड़ा-दर-टुकड़ा (tile) देखता है और हर query के लिए केवल अब तक का अधिकतम और योग याद रखता है; भारों का मैट्रिक्स "
-       "स्मृति में बनता ही "
-       "नहीं। पूर्णांकन को छोड़ दें तो परिणाम वही रहता है। codelab की छूट के अलावा दोनों को float64 के सामने कहीं कड़ी सीमा पर भी परखा जाता "
+       "मेमोरी में बनता ही "
+       "नहीं। पूर्णांकन को छोड़ दें तो परिणाम वही रहता है। codelab की छूट के अलावा दोनों को float64 की तुलना में कहीं कड़ी सीमा पर भी परखा "
+       "जाता "
        "है, जो संख्या-प्रकार, "
        "आकारों और इनपुट से निकाली गई है।"},
       {},

@@ -22,11 +22,11 @@ void run(Lab& lab, report::Step& step) {
                     .columns = {{"shape", {"Output shape", "आउटपुट का आकार"}},
                                 {"dtype", {"Output dtype", "आउटपुट का प्रकार"}},
                                 {"max_difference", {"Max abs difference", "अधिकतम अंतर"}, true},
-                                {"close", {"Outputs close", "आउटपुट निकट"}}},
+                                {"close", {"Outputs close", "आउटपुट लगभग बराबर"}}},
                     .rows = {{word(shape_text(vendor.out.shape)), word(std::string(dtype_name(vendor.out.element))),
                               difference(close.largest), word(close.close ? "yes" : "no")}}});
   add_check(step, "05_close",
-            {"cuDNN and fused are close (rtol 1e-2, atol 1e-2)", "cuDNN और fused निकट हैं (rtol 1e-2, atol 1e-2)"},
+            {"cuDNN and fused are close (rtol 1e-2, atol 1e-2)", "cuDNN और fused लगभग बराबर हैं (rtol 1e-2, atol 1e-2)"},
             difference(close.largest), "≤", {"1e-2 + 1e-2·|b|", atol}, close.close,
             lab.settings().given ? Gate::informs : Gate::fails_the_lab);
   if (!lab.settings().given) return;
@@ -44,10 +44,10 @@ void run(Lab& lab, report::Step& step) {
 StepEntry vendor_attention() {
   return {
       5,
-      {"cuDNN fused attention (vendor forced)", "cuDNN का fused अटेंशन (विक्रेता का कर्नल, बाध्य)"},
+      {"cuDNN fused attention (vendor forced)", "cuDNN का fused अटेंशन (vendor का कर्नल, नाम लेकर चुना गया)"},
       {"NVIDIA's own library has a fused kernel too. It is forced here instead of being left to the automatic choice, because "
        "only then is it sure to run: what it cannot do is an error with a reason, never a quiet detour.",
-       "NVIDIA की अपनी लाइब्रेरी में भी एक fused कर्नल है। यहाँ उसे अपने-आप चुने जाने पर नहीं छोड़ा गया, बाध्य किया गया है; तभी निश्चित है कि "
+       "NVIDIA की अपनी लाइब्रेरी में भी एक fused कर्नल है। यहाँ चुनाव auto पर नहीं छोड़ा गया, उसे नाम लेकर चुना गया है; तभी निश्चित है कि "
        "वही चलता है: जो वह "
        "नहीं कर सकता, वह कारण सहित त्रुटि बनता है, चुपचाप कोई दूसरा रास्ता नहीं।"},
       {},

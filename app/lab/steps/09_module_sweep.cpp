@@ -29,9 +29,9 @@ void run(Lab& lab, report::Step& step) {
   const std::string sizes = fmt::format("B={}, N={}, H={}", shape[0], shape[2], shape[3]);
   Sweep sweep;
   sweep.key = "09_module";
-  sweep.title = {"Module sequence-length sweep — " + sizes, "मॉड्यूल: क्रम की लंबाई के साथ — " + sizes};
-  sweep.chart_title = {"Causal attention latency vs sequence length", "causal अटेंशन का समय बनाम क्रम की लंबाई"};
-  sweep.size_title = {"Seq len", "क्रम की लंबाई"};
+  sweep.title = {"Module sequence-length sweep — " + sizes, "मॉड्यूल: अनुक्रम की लंबाई के अनुसार समय — " + sizes};
+  sweep.chart_title = {"Causal attention latency vs sequence length", "causal अटेंशन का समय बनाम अनुक्रम की लंबाई"};
+  sweep.size_title = {"Seq len", "अनुक्रम की लंबाई"};
   sweep.letter = "T";
   sweep.candidates = {fused_bf16, vendor_bf16, module_bf16};
   sweep.causal = Causal::top_left;
@@ -59,13 +59,13 @@ void run(Lab& lab, report::Step& step) {
 StepEntry module_sweep() {
   return {
       9,
-      {"Module sequence-length sweep", "मॉड्यूल: क्रम की लंबाई के साथ"},
+      {"Module sequence-length sweep", "मॉड्यूल: अनुक्रम की लंबाई के अनुसार समय"},
       {"A model holds its attention as a module that knows its sizes and its mask, here nn::DotProductAttention with a causal "
        "mask. It chooses by itself what runs, and costs no more than the call it makes: its result must equal the plain call's "
        "bit for bit. Inputs are drawn in bf16.",
        "मॉडल में अटेंशन एक मॉड्यूल होता है जो अपने आकार और मास्क जानता है; यहाँ causal मास्क के साथ nn::DotProductAttention। क्या चलेगा, यह "
        "वह स्वयं चुनता है, और उसकी लागत "
-       "उसके द्वारा की गई कॉल से अधिक नहीं: परिणाम सीधी कॉल से बिट-दर-बिट वही होना चाहिए। इनपुट सीधे bf16 में लिए गए हैं।"},
+       "उस कॉल से अधिक नहीं जो वह करता है: परिणाम सीधी कॉल से बिट-दर-बिट वही होना चाहिए। इनपुट सीधे bf16 में लिए गए हैं।"},
       {},
       run};
 }

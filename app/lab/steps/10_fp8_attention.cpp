@@ -34,9 +34,9 @@ StepEntry fp8_attention() {
           {"FP8 keeps Q, K and V in 8 bits each and scales every tensor so that its values fit; DelayedScaling takes the scale "
            "from "
            "the largest values of earlier calls. It trades accuracy for speed on processors that multiply 8-bit numbers.",
-           "FP8 में Q, K और V की हर संख्या 8 बिट में रहती है, और हर टेंसर को इस तरह मापित (scale) किया जाता है कि उसके मान समा जाएँ; "
-           "DelayedScaling यह माप पिछली कॉलों के "
-           "सबसे बड़े मानों से लेता है। जो प्रोसेसर 8-बिट संख्याओं का गुणा करते हैं, उन पर इससे सटीकता के बदले गति मिलती है।"},
+           "FP8 में Q, K और V की हर संख्या 8 बिट में रहती है, और हर टेंसर को ऐसे गुणक (scale) से गुणा किया जाता है कि उसके मान समा जाएँ; "
+           "DelayedScaling यह गुणक पिछली कॉलों के "
+           "सबसे बड़े मानों से निकालता है। जो प्रोसेसर 8-बिट संख्याओं का गुणा करते हैं, उन पर इससे सटीकता के बदले गति मिलती है।"},
           {},
           run};
 }

@@ -22,9 +22,9 @@ const report::Text learned[] = {
     {"Naive attention runs several kernels one after the other and keeps the whole matrix of weights, which grows as T².",
      "naive अटेंशन कई कर्नल एक के बाद एक चलाता है और भारों का पूरा मैट्रिक्स रखता है, जो T² की तरह बढ़ता है।"},
     {"Fused attention is one operation: tile by tile, with memory for the output only.",
-     "fused अटेंशन एक ही क्रिया है: टुकड़ा-दर-टुकड़ा, और स्मृति केवल आउटपुट के लिए।"},
+     "fused अटेंशन एक ही क्रिया है: टुकड़ा-दर-टुकड़ा, और मेमोरी केवल आउटपुट के लिए।"},
     {"A forced vendor kernel needs 16-bit inputs and a GPU of compute capability 8.0 or more, and pays on long sequences.",
-     "विक्रेता के बाध्य कर्नल को 16-बिट इनपुट और compute capability 8.0 या अधिक का GPU चाहिए; लंबे क्रमों पर वह लाभ देता है।"},
+     "नाम लेकर चुने गए vendor कर्नल को 16-बिट इनपुट और compute capability 8.0 या अधिक का GPU चाहिए; लंबे अनुक्रमों पर वह लाभ देता है।"},
     {"Causal masking is built in: no mask array is made, and tiles that nobody sees are skipped.",
      "causal मास्क भीतर ही बना है: मास्क की कोई सरणी नहीं बनती, और जिन टुकड़ों को कोई नहीं देखता वे छोड़ दिए जाते हैं।"},
     {"GQA and MQA shrink the KV cache by as much as heads are shared.",
@@ -64,7 +64,8 @@ StepEntry verdict() {
       {"Verdict, and what you learned", "निर्णय, और आपने क्या सीखा"},
       {"Every claim of the steps above is a check with a value and a limit. Those marked informative depend on the clock or on "
        "tensors you brought; they are shown, but fail nothing.",
-       "ऊपर के चरणों का हर दावा एक जाँच है, जिसका एक मान और एक सीमा है। जिन पर informative लिखा है, वे घड़ी पर या आपके दिए टेंसरों पर "
+       "ऊपर के चरणों का हर दावा एक जाँच है, जिसका एक मान और एक सीमा है। जिन पर informative (केवल जानकारी) लिखा है, वे घड़ी पर या आपके "
+       "दिए टेंसरों पर "
        "निर्भर हैं; वे दिखाई जाती हैं, पर "
        "उनसे कुछ असफल नहीं होता।"},
       {},
