@@ -2,6 +2,7 @@
 #include "report/html.hpp"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <map>
@@ -196,14 +197,28 @@ std::string block_html(const BlockGroup& group) {
   return of + paragraph(std::get<Paragraph>(block).text);
 }
 
-// Each note once, with the run it is of.
+// Each note once, with the names of the runs it is of where it is not of all.
 std::string notes(std::span<const RunStep> steps) {
-  std::string html;
+  struct Note {
+    const Text* text;
+    std::vector<std::string> runs;
+  };
+  std::vector<Note> all;
   for (const RunStep& run : steps) {
-    for (const Text& note : run.step->notes) {
-      const std::string of = run.run.empty() ? "" : fmt::format("<span class=\"run-name\">{}</span> · ", escaped(run.run));
-      html += fmt::format("<li>{}{}</li>\n", of, words(note));
+    for (const Text& text : run.step->notes) {
+      const auto same = std::find_if(all.begin(), all.end(), [&](const Note& note) { return note.text->en == text.en; });
+      if (same == all.end()) {
+        all.push_back({&text, {run.run}});
+      } else {
+        same->runs.push_back(run.run);
+      }
     }
+  }
+  std::string html;
+  for (const Note& note : all) {
+    const std::string of = note.runs.size() < steps.size() ? fmt::format("{}", fmt::join(note.runs, ", ")) : "";
+    html += fmt::format("<li>{}{}</li>\n", of.empty() ? "" : fmt::format("<span class=\"run-name\">{}</span> · ", escaped(of)),
+                        words(*note.text));
   }
   return html.empty() ? "" : "<ul class=\"notes\">\n" + html + "</ul>\n";
 }

@@ -184,8 +184,10 @@ def hostile(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def several(tmp_path_factory):
-    """Two machines; the second has no bf16 and stopped early."""
-    return page_of(tmp_path_factory.mktemp("several"), document(), document("Another", factor=.5, complete=False), names=["one", "two"])
+    """Two machines; the second stopped early and has a note of its own."""
+    other = document("Another", factor=.5, complete=False)
+    other["steps"][0]["notes"].append(words("Only here", "केवल यहाँ"))
+    return page_of(tmp_path_factory.mktemp("several"), document(), other, names=["one", "two"])
 
 
 def values_of(figure):
@@ -558,6 +560,7 @@ def test_several_runs_share_charts_and_tables(reader, several):
     assert page.locator(".facts thead th").all_inner_texts() == ["one", "two"]
     assert page.locator(".verdict").count() == 2
     assert page.locator("#step-3 p", has_text="A paragraph.").count() == 1
+    assert page.locator("#step-3 .notes li").all_inner_texts() == ["A note", "two · Only here"]
 
 
 def test_titles_that_differ_between_runs_stand_together(reader, tmp_path):
