@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 #include <set>
 
 #include "io/load.hpp"
@@ -21,6 +22,7 @@ using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
+using ::testing::IsSupersetOf;
 using ::testing::Not;
 
 bool holds_devanagari(const std::string& text) { return text.find("\xe0\xa4") != std::string::npos; }
@@ -110,6 +112,47 @@ TEST(LabSteps, PassOnThisMachineAndKeepTheirKeysApart) {
   // The last step shows every check of the others.
   const auto& last = std::get<report::Table>(document.steps.back().blocks.front());
   EXPECT_EQ(last.rows.size(), checks.size());
+}
+
+// The codelab's own titles; a table may have more columns.
+TEST(LabTables, HaveTheColumnsOfTheCodelab) {
+  const std::map<std::string, std::vector<std::string>> expected = {
+      {"02_inputs", {"Array", "Shape", "Dtype", "Layout"}},
+      {"03_naive", {"Output shape", "Output dtype"}},
+      {"04_fused", {"Output shape", "Output dtype", "Max abs naive − fused", "Outputs close"}},
+      {"06_causal", {"Position", "Max diff (causal vs full)", "Expected"}},
+      {"07a_latency", {"Implementation", "Median ms/call"}},
+      {"07b_sequence", {"Seq len", "naive f32 ms", "fused f32 ms", "fused bf16 ms", "vendor bf16 ms"}},
+      {"07c_batch", {"Batch size", "fused f32 ms", "fused bf16 ms", "vendor bf16 ms"}},
+      {"08_variants", {"Pattern", "Q shape", "K shape", "V shape", "Output shape"}},
+      {"09_module", {"Seq len", "fused bf16 ms", "vendor bf16 ms", "DotProductAttention bf16 ms"}}};
+  std::size_t found = 0;
+  for (const report::Step& step : run_only({2, 3, 4, 6, 7, 8, 9}).steps) {
+    for (const report::Block& block : step.blocks) {
+      const auto* table = std::get_if<report::Table>(&block);
+      if (table == nullptr) continue;
+      std::vector<std::string> titles;
+      for (const report::Column& column : table->columns) titles.push_back(column.title.en);
+      ASSERT_TRUE(expected.contains(table->key)) << table->key;
+      EXPECT_THAT(titles, IsSupersetOf(expected.at(table->key))) << table->key;
+      ++found;
+    }
+  }
+  EXPECT_EQ(found, expected.size());
+}
+
+TEST(LabRepeats, AreTheStepsOwnFewerInAQuickRunOrThoseAsked) {
+  Settings settings;
+  const std::vector<report::Step> none;
+  Lab lab(settings, none, [] { return false; });
+  EXPECT_EQ(lab.repeats(3, 50).warmup, 3);
+  EXPECT_EQ(lab.repeats(3, 50).repeats, 50);
+  settings.quick = true;
+  EXPECT_EQ(lab.repeats(3, 50).repeats, 12);
+  EXPECT_EQ(lab.repeats(3, 8).repeats, 3);
+  settings.repeats = 7;
+  EXPECT_EQ(lab.repeats(3, 50).repeats, 7);
+  EXPECT_EQ(lab.repeats(3, 50).warmup, 3);
 }
 
 TEST(LabSteps, ThatAreInterruptedKeepWhatTheyHad) {

@@ -195,7 +195,14 @@ void add_lab(CLI::App& app, Action& action) {
       "  dhyan lab --quick --steps 0-6 --out first-look\n"
       "  dhyan lab --max-seq 8192\n"
       "  dhyan lab --query x.safetensors:query --key x.safetensors:key --value x.safetensors:value");
-  command->callback([=, &action] { action = [=] { return run_lab(*o); }; });
+  command->callback([=, &action] {
+    action = [=] {
+      for (const CLI::Option* option : command->get_options()) {
+        if (!option->empty() && option->results().front().empty()) refuse("{}: its value is empty", option->get_name());
+      }
+      return run_lab(*o);
+    };
+  });
 }
 
 }  // namespace dhyan::app
