@@ -151,6 +151,7 @@ TEST_F(LabCommand, RefusesWhatItCannotDoInOneSentence) {
                               {{"--device", "cuda:7"}, {"--device", "cuda:7", "found on this machine: cpu"}},
                               {{"--device", "cuda:"}, {"--device", "\"cuda:\""}},
                               {{"--repeats", "0"}, {"--repeats", "\"0\""}},
+                              {{"--repeats", "10001"}, {"--repeats", "10000"}},
                               {{"--max-seq", "63"}, {"--max-seq", "64", "16384"}},
                               {{"--max-seq", "16385"}, {"--max-seq"}},
                               {{"--query", query}, {"--key", "go together"}},
