@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The dhyan command.
+#include <fcntl.h>
 #include <unistd.h>
 
 #include <csignal>
@@ -10,9 +11,15 @@
 #include "commands/commands.hpp"
 #include "dhyan/dhyan.hpp"
 #include "io/save.hpp"
+#include "report/terminal.hpp"
 
 namespace dhyan::app {
 namespace {
+
+bool is_ignored(int signal) {
+  struct sigaction action {};
+  return sigaction(signal, nullptr, &action) == 0 && action.sa_handler == SIG_IGN;
+}
 
 // Leaves at once, whatever is being computed; only async-signal-safe calls.
 void interrupted(int) {
@@ -36,8 +43,17 @@ void handle(int signal, void (*handler)(int)) {
   sigaction(signal, &action, nullptr);
 }
 
+// A program may be started without standard streams; a result file must not become one of them.
+void hold_standard_streams() {
+  int file = 0;
+  while (file >= 0 && file <= STDERR_FILENO) file = open("/dev/null", O_RDONLY | O_CLOEXEC);  // writing to it still fails
+  if (file > STDERR_FILENO) close(file);
+}
+
+// Names in a sentence may hold anything; where standard error is lost, the exit code has to do.
 int complain(std::string_view sentence, Exit code) {
-  fmt::print(stderr, "dhyan: {}\n", sentence);
+  const std::string line = "dhyan: " + printable(sentence) + "\n";
+  std::fwrite(line.data(), 1, line.size(), stderr);
   return code;
 }
 
@@ -85,8 +101,10 @@ int run(int argc, char** argv) {
 
 int main(int argc, char** argv) {
   using namespace dhyan::app;
+  hold_standard_streams();
   handle(SIGINT, interrupted);
   handle(SIGTERM, interrupted);
+  if (!is_ignored(SIGHUP)) handle(SIGHUP, interrupted);  // nohup asks for that
   handle(SIGBUS, lost_file);
   std::signal(SIGXFSZ, SIG_IGN);  // a file over the shell's limit is then an error of write() like a full disk
   try {

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <filesystem>
 #include <nlohmann/json.hpp>
 
 #include "io/npy.hpp"
@@ -121,6 +122,38 @@ TEST_F(LabCommand, KeepsAWholeReportFromAnInterruptedOne) {
   EXPECT_THAT(result.out, HasSubstr("lab-report/interrupted/report.html"));
 }
 
+TEST_F(LabCommand, LosesNoReportWhenItsOutputCannotBeWritten) {
+  ProgramOptions full;
+  full.out_path = "/dev/full";
+  const ProgramResult result = lab({"--steps", "0-3", "--repeats", "1"}, full);
+  EXPECT_EQ(result.status, 3);
+  EXPECT_THAT(result.error, HasSubstr("standard output cannot be written"));
+  EXPECT_EQ(results().at("complete"), true);
+}
+
+TEST_F(LabCommand, ShowsNothingOfANameThatATerminalObeys) {
+  const std::string name = "\033[31mred";
+  const ProgramResult result = lab({"--steps", "0", "--out", name}), refused = lab({"--" + name + "\n"});
+  EXPECT_EQ(result.status, 0);
+  EXPECT_THAT(result.out, AllOf(HasSubstr("[31mred/report.html"), Not(HasSubstr("\033"))));
+  EXPECT_EQ(refused.status, 2);
+  EXPECT_THAT(refused.error, AllOf(HasSubstr("[31mred"), Not(HasSubstr("\033"))));
+  EXPECT_EQ(std::ranges::count(refused.error, '\n'), 1);
+}
+
+TEST_F(LabCommand, NeverShowsAFailedBoundAsHeld) {
+  Random random(1);
+  Array array = random_array(Element::f32, {1, 8, 2, 16}, random);
+  for (float& value : array.as<float>()) value *= 1e30F;  // scores overflow
+  write_file(folder_.file("far.npy"), npy(array));
+  const ProgramResult result = lab({"--steps", "4", "--query", "far.npy", "--key", "far.npy", "--value", "far.npy"});
+  EXPECT_EQ(result.status, 1);
+  for (const json& check : results().at("steps")[0].at("checks")) {
+    if (check.at("verdict") != "failed") continue;
+    EXPECT_EQ(check.at("value").at("text"), "nan") << check;
+  }
+}
+
 TEST_F(LabCommand, FitsEightyColumnsWhenPiped) {
   const ProgramResult piped = lab({"--quick", "--repeats", "1", "--max-seq", "64"});
   ASSERT_EQ(piped.status, 0);
@@ -132,6 +165,7 @@ TEST_F(LabCommand, FitsEightyColumnsWhenPiped) {
 
 TEST_F(LabCommand, RefusesWhatItCannotDoInOneSentence) {
   write_file(folder_.file("file"), "x");
+  std::filesystem::create_symlink("nowhere", folder_.file("dangling"));
   const std::string query = random_npy("q.npy", {2, 8, 4, 16}), flat = random_npy("flat.npy", {8, 16});
   const std::string other = random_npy("other.npy", {3, 8, 4, 16});
   struct Refusal {
@@ -152,6 +186,10 @@ TEST_F(LabCommand, RefusesWhatItCannotDoInOneSentence) {
                               {{"--device", "cuda:"}, {"--device", "\"cuda:\""}},
                               {{"--repeats", "0"}, {"--repeats", "\"0\""}},
                               {{"--repeats", "10001"}, {"--repeats", "10000"}},
+                              {{"--repeats", ""}, {"--repeats", "empty"}},
+                              {{"--steps", ""}, {"--steps", "empty"}},
+                              {{"--query", "", "--key", "", "--value", ""}, {"empty"}},
+                              {{"--out", "dangling"}, {"--out", "dangling", "link"}},
                               {{"--max-seq", "63"}, {"--max-seq", "64", "16384"}},
                               {{"--max-seq", "16385"}, {"--max-seq"}},
                               {{"--query", query}, {"--key", "go together"}},

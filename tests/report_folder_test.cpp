@@ -176,11 +176,35 @@ TEST(ReportFolder, SaysAtOnceThatTheDiskIsFull) {
   EXPECT_THAT(names(base.path()), ElementsAre());
 }
 
+TEST(ReportFolder, SaysBeforeTheRunThatAReportDoesNotFit) {
+  const TemporaryFolder base;
+  const SmallDisk disk(300'000);
+  EXPECT_EQ(refusal([&] { Folder(base.path(), "--out"); }).second, app::exit_runtime);
+}
+
+TEST(ReportFolder, IsNotHinderedByTheFileOfAKilledProcessOfTheSameNumber) {
+  const TemporaryFolder base;
+  const std::string stale = base.file("results.json." + std::to_string(getpid()) + ".part");
+  write_file(stale, "half");
+  const Folder folder(base.path(), "--out");
+  folder.write(sample_document());
+  EXPECT_EQ(load_results(base.file("results.json"), ""), sample_document());
+  EXPECT_EQ(read_file(stale), "half");
+}
+
+TEST(ReportFolder, LeavesSignalsAsTheyWere) {
+  const TemporaryFolder base;
+  void (*const before)(int) = std::signal(SIGTERM, SIG_DFL);
+  Folder(base.path(), "--out").write(sample_document());
+  EXPECT_EQ(std::signal(SIGTERM, before), SIG_DFL);
+}
+
 TEST(ReportFolder, RefusesWhatCannotBeOne) {
   const TemporaryFolder base;
   write_file(base.file("file"), "");
   mkfifo(base.file("pipe").c_str(), 0600);
   fs::create_directories(base.file("taken/results.json"));
+  fs::create_directories(base.file("page/report.html"));
   fs::create_directories(base.file("flat"));
   write_file(base.file("flat/tables"), "");
   const auto answer = [](const std::string& path) { return refusal([&] { Folder(path, "--out"); }); };
@@ -192,7 +216,7 @@ TEST(ReportFolder, RefusesWhatCannotBeOne) {
   EXPECT_THAT(answer(base.file("pipe")).first, HasSubstr("/pipe\" is not a folder"));
   EXPECT_THAT(answer(base.file("flat")).first, HasSubstr("/flat/tables\" is not a folder"));
   EXPECT_THAT(answer(base.file("taken")).first, AllOf(StartsWith("--out: "), HasSubstr("results.json is not a regular file")));
-  for (const char* name : {"", "file", "file/below", "pipe", "flat", "taken"}) {
+  for (const char* name : {"", "file", "file/below", "pipe", "flat", "taken", "page"}) {
     EXPECT_EQ(answer(*name ? base.file(name) : "").second, app::exit_bad_input) << name;
   }
   EXPECT_EQ(read_file(base.file("file")), "");

@@ -2,6 +2,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <chrono>
 #include <csignal>
 #include <ctime>
@@ -28,7 +29,8 @@ struct LabOptions {
 
 volatile std::sig_atomic_t stop_asked = 0;
 
-// The first time the lab stops between two calls and writes what it has; the second time it leaves at once.
+// The first time the lab stops between two calls and writes what it has; the second time it leaves at once. A terminal that is
+// gone cannot be told.
 void ask_to_stop(int) {
   if (stop_asked) {
     remove_temporary_files();
@@ -38,7 +40,15 @@ void ask_to_stop(int) {
   constexpr char sentence[] = "\r\033[Kdhyan: stopping after the call at hand; interrupt again to leave without a report\n";
   constexpr std::size_t escape = 4;  // not for a file or a pipe
   const std::size_t from = isatty(STDERR_FILENO) ? 0 : escape;
-  if (write(STDERR_FILENO, sentence + from, sizeof sentence - 1 - from) < 0) _exit(exit_interrupted);
+  const int error = errno;
+  [[maybe_unused]] const ssize_t written = write(STDERR_FILENO, sentence + from, sizeof sentence - 1 - from);
+  errno = error;
+}
+
+// Where the reader of a pipe has left, the run goes on for its report; main() says at the end that this failed.
+void show(const std::string& text) {
+  std::fwrite(text.data(), 1, text.size(), stdout);
+  std::fflush(stdout);
 }
 
 int parse_step(const std::string& text) {
@@ -158,17 +168,17 @@ Exit run_lab(const LabOptions& options) {
   action.sa_handler = ask_to_stop;
   sigaction(SIGINT, &action, nullptr);
   sigaction(SIGTERM, &action, nullptr);
+  struct sigaction hangup {};
+  if (sigaction(SIGHUP, nullptr, &hangup) == 0 && hangup.sa_handler != SIG_IGN) sigaction(SIGHUP, &action, nullptr);
+  std::signal(SIGPIPE, SIG_IGN);
   const int width = lab_width();
   lab::run_steps(
-      settings, document,
-      [&](const report::Step& step) {
-        fmt::print("{}\n", report::console_text(step, width));
-        std::fflush(stdout);
-      },
+      settings, document, [&](const report::Step& step) { show(report::console_text(step, width) + "\n"); },
       [] { return stop_asked != 0; });
   const std::string where = folder.write(document);
   const report::Tally tally = report::tally_of(document);
-  fmt::print("{}\n{:.1f} s; the report: {}/report.html\n", report::verdict_of(document).en, document.seconds, where);
+  show(fmt::format("{}\n{:.1f} s; the report: {}/report.html\n", report::verdict_of(document).en, document.seconds,
+                   printable(where)));
   if (!document.complete) return exit_interrupted;
   return tally.failed > 0 ? exit_check_failed : exit_ok;
 }
@@ -178,17 +188,22 @@ Exit run_lab(const LabOptions& options) {
 void add_lab(CLI::App& app, Action& action) {
   CLI::App* command = app.add_subcommand("lab", "Attention step by step on this machine: checks, timings, a report");
   const auto o = std::make_shared<LabOptions>();
+  const auto filled = [](const std::string& text) { return std::string(text.empty() ? "it is empty" : ""); };
   command->add_option("--device", o->device, "auto, cpu, cuda or cuda:NUMBER")->type_name("DEVICE")->capture_default_str();
-  command->add_option("--steps", o->steps, "Only these steps, as in 0-6,9; default all")->type_name("LIST");
+  command->add_option("--steps", o->steps, "Only these steps, as in 0-6,9; default all")->type_name("LIST")->check(filled);
   command->add_flag("--quick", o->quick, "Smaller sweeps and fewer repeats");
   command->add_option("--repeats", o->repeats, "Timed calls a row, up to 10000; default 50 or 20, as the step says")
-      ->type_name("N");
+      ->type_name("N")
+      ->check(filled);
   command->add_option("--max-seq", o->max_seq, "Longest sequence of the sweep in step 7, 64 to 16384; default 1024")
-      ->type_name("N");
+      ->type_name("N")
+      ->check(filled);
   command->add_option("--out", o->out, "Folder of the report")->type_name("DIR")->capture_default_str();
-  command->add_option("--query", o->query, "Your own queries (B, T, N, H), with --key and --value")->type_name("F");
-  command->add_option("--key", o->key, "Your own keys (B, S, K, H)")->type_name("F");
-  command->add_option("--value", o->value, "Your own values (B, S, K, H)")->type_name("F");
+  command->add_option("--query", o->query, "Your own queries (B, T, N, H), with --key and --value")
+      ->type_name("F")
+      ->check(filled);
+  command->add_option("--key", o->key, "Your own keys (B, S, K, H)")->type_name("F")->check(filled);
+  command->add_option("--value", o->value, "Your own values (B, S, K, H)")->type_name("F")->check(filled);
   command->footer(
       "F is file.npy, file.npz:name or file.safetensors:name. DIR receives report.html, results.json and tables/*.csv.\n\n"
       "Examples:\n"

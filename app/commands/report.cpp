@@ -4,9 +4,11 @@
 #include <set>
 
 #include "commands/commands.hpp"
+#include "failure.hpp"
 #include "io/save.hpp"
 #include "report/html.hpp"
 #include "report/json.hpp"
+#include "report/terminal.hpp"
 
 namespace dhyan::app {
 namespace {
@@ -38,12 +40,18 @@ std::vector<std::string> names_of(const std::vector<std::string>& files, const s
 }
 
 Exit write_report(const Options& options) {
+  if (options.out.empty()) refuse("--out: the name of the page is empty");
   std::vector<report::Document> documents;
   for (const std::string& file : options.files) documents.push_back(report::load_results(file, "results"));
-  OutputFile out(options.out);
-  out.write(report::html_page(documents, names_of(options.files, documents)));
-  out.commit();
-  fmt::print("{}\n", options.out);
+  const std::string page = report::html_page(documents, names_of(options.files, documents));
+  try {
+    OutputFile out(options.out);
+    out.write(page);
+    out.commit();
+  } catch (const Failure& failure) {
+    throw Failure(failure.code(), std::string("--out: ") + failure.what());
+  }
+  fmt::print("{}\n", printable(options.out));
   if (!report::html_has_charts()) fmt::print("It has tables and no charts: dhyan was built without Vega.\n");
   return exit_ok;
 }

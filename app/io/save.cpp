@@ -49,14 +49,17 @@ OutputFile::OutputFile(std::string path) : path_(std::move(path)) {
   if (stat(path_.c_str(), &status) == 0 && !S_ISREG(status.st_mode)) {
     refuse("{} is not a regular file; a result would take its place", path_);
   }
-  temporary_ = fmt::format("{}.{}.part", path_, getpid());
-  slot_ = take_slot(temporary_);
-  file_ = open(temporary_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
-  if (file_ < 0) {
+  // A killed process leaves its file behind, and in a container the next one may have the same number.
+  constexpr int attempts = 1000;
+  for (int attempt = 0; attempt < attempts; ++attempt) {
+    temporary_ =
+        attempt == 0 ? fmt::format("{}.{}.part", path_, getpid()) : fmt::format("{}.{}.{}.part", path_, getpid(), attempt);
+    slot_ = take_slot(temporary_);
+    file_ = open(temporary_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+    if (file_ >= 0) return;
     const int error = errno;
-    temporary_files[slot_].used = false;
-    slot_ = -1;
-    fail("{} cannot be written: {}", path_, std::strerror(error));
+    temporary_files[std::exchange(slot_, -1)].used = false;
+    if (error != EEXIST || attempt + 1 == attempts) fail("{} cannot be written: {}", path_, std::strerror(error));
   }
 }
 

@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <csignal>
 #include <cstring>
 #include <filesystem>
 #include <optional>
@@ -27,11 +28,33 @@ using app::shown;
 namespace fs = std::filesystem;
 
 constexpr const char* results_name = "results.json";
+constexpr const char* page_name = "report.html";
+
+// While it lives, no signal that asks the program to end does so: files take their places together or not at all.
+class Undisturbed {
+ public:
+  Undisturbed() {
+    struct sigaction ignore {};
+    ignore.sa_handler = SIG_IGN;
+    for (std::size_t i = 0; i < std::size(signals); ++i) sigaction(signals[i], &ignore, &before_[i]);
+  }
+  ~Undisturbed() {
+    for (std::size_t i = 0; i < std::size(signals); ++i) sigaction(signals[i], &before_[i], nullptr);
+  }
+  Undisturbed(const Undisturbed&) = delete;
+  Undisturbed& operator=(const Undisturbed&) = delete;
+
+ private:
+  static constexpr int signals[] = {SIGINT, SIGTERM, SIGHUP};
+  struct sigaction before_[std::size(signals)]{};
+};
 
 bool is_machines_fault(int error) { return error == ENOSPC || error == EDQUOT || error == EIO || error == EMFILE; }
 
 void make_folder(const std::string& path, const std::string& argument) {
   std::error_code error, ignored;
+  if (fs::is_symlink(path, ignored) && fs::status(path, ignored).type() == fs::file_type::not_found)
+    refuse("{}: {} is a link to what is not there", argument, shown(path));
   fs::create_directories(path, error);
   if (const fs::file_status status = fs::status(path, ignored); fs::exists(status) && !fs::is_directory(status))
     refuse("{}: {} is not a folder", argument, shown(path));
@@ -83,8 +106,9 @@ void write_all(const std::string& folder, const Document& document) {
       if (const auto* table = std::get_if<Table>(&block)) add(table_path(folder, table->key), csv(*table));
     }
   }
-  add(folder + "/report.html", html_page(std::span(&document, 1), std::span(&document.device_name, 1)));
+  add(folder + "/" + page_name, html_page(std::span(&document, 1), std::span(&document.device_name, 1)));
   add(folder + "/" + results_name, results_json(document));
+  const Undisturbed undisturbed;
   for (OutputFile& file : files) file.commit();
 }
 
@@ -96,9 +120,10 @@ Folder::Folder(std::string path, std::string argument) : path_(std::move(path)),
   make_folder(path_, argument_);
   make_folder(path_ + "/tables", argument_);
   try {
-    OutputFile attempt(path_ + "/" + results_name);  // never committed
-    attempt.write(std::string(4096, ' '));
-    attempt.sync();
+    constexpr std::size_t usual_size = 1 << 20;  // of a report; too little room is said before the run, not after it
+    OutputFile results(path_ + "/" + results_name), page(path_ + "/" + page_name);  // never committed
+    page.write(std::string(usual_size, ' '));
+    page.sync();
   } catch (const app::Failure& failure) {
     throw app::Failure(failure.code(), argument_ + ": " + failure.what());
   }

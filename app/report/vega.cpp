@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <cstdlib>
 #include <set>
 
 namespace dhyan::report {
@@ -76,7 +77,7 @@ std::string amount(const std::string& value, const std::string& unit) {
 // Six digits are more than any measurement has.
 Json number(double value) {
   if (!std::isfinite(value)) return nullptr;
-  return std::stod(fmt::format("{:.6g}", value));
+  return std::strtod(fmt::format("{:.6g}", value).c_str(), nullptr);
 }
 Json number(const std::optional<double>& value) { return value ? number(*value) : Json(nullptr); }
 
@@ -419,7 +420,8 @@ Json heat(const Chart& chart) {
   double top = 1e-30;
   for (const std::optional<double>& value : heat.values) {
     if (value && std::isfinite(*value)) top = std::max(top, *value);
-    values.push_back(value && std::isfinite(*value) ? Json(std::stod(fmt::format("{:.3g}", *value))) : Json(-1));  // hidden
+    values.push_back(value && std::isfinite(*value) ? Json(std::strtod(fmt::format("{:.3g}", *value).c_str(), nullptr))
+                                                    : Json(-1));  // hidden
   }
   j["data"] =
       Json::array({{{"name", "cells"},

@@ -463,6 +463,16 @@ def test_nothing_is_wider_than_a_phone(reader, request, which, language):
         assert page.locator("#step-3 .scroll").nth(1).evaluate("(e) => e.scrollWidth > e.clientWidth")
 
 
+def test_long_names_and_the_smallest_numbers_fit_a_phone(reader, tmp_path):
+    made = document()
+    for block in made["steps"][2]["blocks"]:
+        if block["type"] == "chart":
+            block["series"][0]["label"] = "S" * 300
+            block["series"][1]["points"][0].update(y=5e-324, low=None, high=None)
+    page = reader(page_of(tmp_path, made), PHONE)
+    assert page.evaluate("document.documentElement.scrollWidth") <= PHONE
+
+
 def test_charts_follow_the_width(reader, sample):
     page = reader(sample)
     wide = page.locator("#chart-lines svg").bounding_box()["width"]
