@@ -27,7 +27,9 @@ bool distinct(const std::vector<std::string>& names) {
 std::vector<std::string> names_of(const std::vector<std::string>& files, const std::vector<report::Document>& documents) {
   std::vector<std::string> stems, devices, folders;
   for (std::size_t i = 0; i < files.size(); ++i) {
-    const std::filesystem::path path = std::filesystem::absolute(files[i]).lexically_normal();
+    std::error_code error;  // the working folder may be gone
+    const std::filesystem::path whole = std::filesystem::absolute(files[i], error);
+    const std::filesystem::path path = (error ? std::filesystem::path(files[i]) : whole).lexically_normal();
     stems.push_back(path.stem().string());
     devices.push_back(documents[i].device_name);
     folders.push_back(path.parent_path().filename().string());

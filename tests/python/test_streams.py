@@ -62,3 +62,13 @@ def test_the_page_names_its_argument_when_it_cannot_be_written(tmp_path):
         done = subprocess.run([PROGRAM, "report", "lab-report/results.json", "--out", name], cwd=tmp_path, capture_output=True, text=True)
         assert (done.returncode, done.stderr.count("\n")) == (code, 1)
         assert "--out: " in done.stderr
+
+
+def test_a_working_folder_that_is_gone_is_not_needed(tmp_path):
+    assert shell("$DHYAN lab --steps 0 >/dev/null", tmp_path) == 0
+    results_file, page = tmp_path / "lab-report" / "results.json", tmp_path / "page.html"
+    assert shell(f"mkdir gone && cd gone && rmdir ../gone && $DHYAN report {results_file} --out {page}", tmp_path) == 0
+    assert shell(f"mkdir gone && cd gone && rmdir ../gone && $DHYAN report {results_file} {results_file} --out {page}", tmp_path) == 0
+    gone = subprocess.run(["bash", "-c", f"mkdir gone && cd gone && rmdir ../gone && {PROGRAM} report {results_file}"], cwd=tmp_path,
+                          capture_output=True, text=True)
+    assert gone.returncode == 3 and "--out: report.html cannot be written" in gone.stderr
