@@ -54,5 +54,6 @@ lint: ## Check formatting, C++ (clang-tidy), shell scripts and API comments
 	@scripts/setup developer
 	scripts/lint
 
-install: build ## Install to PREFIX (default /usr/local)
+install: packages $(BUILD)/build.ninja ## Install to PREFIX (default /usr/local)
+	@cmake --build --preset $(PRESET) --target dhyan dhyan_cli
 	cmake --install $(BUILD) --prefix $(PREFIX)

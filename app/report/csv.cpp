@@ -31,7 +31,10 @@ std::string csv(const Table& table) {
   };
   line(table.columns.size(), [&](std::size_t i) { return table.columns[i].key; });
   for (const std::vector<Cell>& row : table.rows) {
-    line(row.size(), [&](std::size_t i) { return row[i].value ? fmt::format("{}", *row[i].value) : row[i].text; });
+    line(row.size(), [&](std::size_t i) {
+      if (row[i].value) return fmt::format("{}", *row[i].value);
+      return row[i].text == "–" ? std::string() : row[i].text;  // the dash of an absent number is for the eye
+    });
   }
   return text;
 }

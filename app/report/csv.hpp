@@ -7,7 +7,8 @@
 
 namespace dhyan::report {
 
-// RFC 4180 with column keys as the head; a cell with a number behind it is written as that number, in full.
+// RFC 4180 with column keys as the head; a cell with a number behind it is written as that number, in full;
+// one that shows a dash is empty.
 std::string csv(const Table& table);
 
 }  // namespace dhyan::report

@@ -356,7 +356,7 @@ Json bars(std::span<const RunChart> charts) {
   const Better better = first.better;
   const std::string plain = either(better == Better::higher ? higher_is_better : lower_is_better);
   j["signals"].push_back({{"name", "colour"}, {"update", fmt::format("speedup ? {} : {}", either(higher_is_better), plain)}});
-  j["signals"].push_back({{"name", "room"}, {"update", "max(60, width - 100)"}});  // what is left beside the values
+  j["signals"].push_back({{"name", "room"}, {"update", "max(60, width - 8)"}});  // the last stroke ends inside
   j["data"] = Json::array({data});
   j["scales"] = Json::array({{{"name", "x"},
                               {"type", "linear"},
@@ -404,9 +404,9 @@ Json bars(std::span<const RunChart> charts) {
                              {"strokeWidth", {{"value", 2}}},
                              {"opacity", signal("datum.spread ? 0.7 : 0")},
                              {"tooltip", signal(note)}}}}}};
-  j["marks"] = {rectangle, whiskers, text("datum.series", "0", top + " + 9", "ink", 400),
-                text(shown_amount("datum.shown", first.unit), fmt::format("max({}, scale('x', datum.end)) + 8", length),
-                     top + " + 28", "ink", 600)};
+  // The value stands with the name: behind the stroke of a noisy bar it would look like the end of a longer one.
+  const std::string label = fmt::format("datum.series + '  ' + ({})", shown_amount("datum.shown", first.unit));
+  j["marks"] = {rectangle, whiskers, text(label, "0", top + " + 9", "ink", 500)};
   return j;
 }
 

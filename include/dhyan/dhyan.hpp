@@ -13,6 +13,10 @@
 #ifndef DHYAN_DHYAN_HPP
 #define DHYAN_DHYAN_HPP
 
+#if __cplusplus < 202002L
+#error "dhyan.hpp needs C++20 (-std=c++20); dhyan.h does with C"
+#endif
+
 #include <array>
 #include <cstddef>
 #include <cstdint>
