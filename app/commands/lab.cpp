@@ -137,12 +137,19 @@ report::Document head_of(const LabOptions& options, const lab::Settings& setting
   document.version = dhyan_version();
   document.device = name_of(settings.device);
   document.machine = nlohmann::ordered_json::parse(info());
+  if (const auto& processor = document.machine.at("cpu"); processor.contains("error")) {
+    refuse("{}", processor["error"].get<std::string>());  // an unknown DHYAN_CPU_TARGET, say: no step could run
+  }
   for (const auto& device : document.machine.at("devices")) {
     const bool same = device.at("type") == (settings.device.type == DHYAN_CPU ? "cpu" : "cuda") &&
                       device.at("index") == settings.device.index;
     if (same && device.at("name").is_string()) document.device_name = device["name"].get<std::string>();
   }
   document.settings = {{"device", options.device}, {"steps", options.steps.empty() ? "all" : options.steps}};
+  // These change what runs as much as any option.
+  for (const char* name : {"DHYAN_CPU_TARGET", "DHYAN_AMX", "DHYAN_THREADS"}) {
+    if (const char* value = std::getenv(name)) document.settings.emplace_back(name, value);
+  }
   if (options.quick) document.settings.emplace_back("quick", "yes");
   for (const auto& [name, text] : {std::pair{"repeats", options.repeats},
                                    {"max_seq", options.max_seq},

@@ -42,7 +42,7 @@ report::Chart encoder_heat_map(Causal causal) {
                          fmt::format("37 query और 37 key का वर्ग। सबसे बड़ा भार {:.2f} है।", largest)};
   } else {
     chart.key = "06_weights";
-    chart.title = {"The same weights under a causal mask", "वही भार, causal मास्क के साथ"};
+    chart.title = {"The encoder's weights under a causal mask", "वही भार, causal मास्क के साथ"};
     chart.alternative = {
         fmt::format("A triangle: no query has a weight on a later key. The largest weight is {:.2f}.", largest),
         fmt::format("एक त्रिभुज: किसी query का भार बाद की key पर नहीं है। सबसे बड़ा भार {:.2f} है।", largest)};

@@ -9,7 +9,8 @@
 
 namespace dhyan::lab {
 
-inline report::Cell word(std::string text) { return {std::move(text), std::nullopt}; }
+inline report::Cell word(std::string text, std::string hi = "") { return {std::move(text), std::nullopt, std::move(hi)}; }
+inline report::Cell word(const report::Text& text) { return word(text.en, text.hi); }
 report::Cell count(std::int64_t n);
 report::Cell milliseconds(double ms);   // "0.42", "0.0123"
 report::Cell difference(double value);  // "1.23e-04"

@@ -163,6 +163,24 @@ std::string listed(const std::vector<int>& numbers, std::string_view conjunction
   return text;
 }
 
+// Where the machine had other work, times say little; nothing where it had not.
+Text noise_in_words(const Document& document) {
+  constexpr double wide = 1.5;  // p90 over p10
+  constexpr int share = 4;      // one row in so many
+  int rows = 0, noisy = 0;
+  for (const Step& step : document.steps) {
+    for (const Timing& timing : step.timings) {
+      ++rows;
+      noisy += timing.p90_ms > wide * timing.p10_ms ? 1 : 0;
+    }
+  }
+  if (noisy == 0 || noisy * share < rows) return {};
+  return {fmt::format("The machine was busy: in {} of {} timed rows p90 is over {} times p10, so compare times with care.",
+                      noisy, rows, wide),
+          fmt::format("मशीन व्यस्त थी: समय की {} में से {} पंक्तियों में p90, p10 के {} गुने से अधिक है; समय की तुलना सावधानी से करें।", rows,
+                      noisy, wide)};
+}
+
 Text checks_in_words(const Document& document, const Tally& tally) {
   const int decided = tally.passed + tally.failed;
   if (decided == 0) return {"No check was made.", "कोई जाँच नहीं हुई।"};
@@ -227,6 +245,11 @@ Text verdict_of(const Document& document) {
     append(verdict,
            {fmt::format("{} more could not be made.", tally.not_run), fmt::format("{} और जाँचें नहीं हो सकीं।", tally.not_run)});
   }
+  if (tally.informative == 1) append(verdict, {"One more only informs.", "एक और जाँच केवल जानकारी के लिए है।"});
+  if (tally.informative > 1) {
+    append(verdict, {fmt::format("{} more only inform.", tally.informative),
+                     fmt::format("{} और जाँचें केवल जानकारी के लिए हैं।", tally.informative)});
+  }
   const std::vector<int> steps =
       numbers_where(document, [](const Step& step) { return step.outcome == Outcome::not_available; });
   if (steps.size() == 1) {
@@ -236,6 +259,7 @@ Text verdict_of(const Document& document) {
     append(verdict, {fmt::format("Steps {} cannot run on this machine.", listed(steps, "and")),
                      fmt::format("चरण {} इस मशीन पर नहीं चल सकते।", listed(steps, "और"))});
   }
+  if (const Text noise = noise_in_words(document); !noise.en.empty()) append(verdict, noise);
   return verdict;
 }
 

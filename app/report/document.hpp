@@ -21,10 +21,12 @@ struct Text {
   bool operator==(const Text&) const = default;
 };
 
-// What a cell shows, and the number behind it where there is one. An empty text is an empty cell.
+// What a cell shows, and the number behind it where there is one. An empty text is an empty cell; an empty `hi` means that the
+// text (a name, a number) serves both languages.
 struct Cell {
   std::string text = {};
   std::optional<double> value = {};
+  std::string hi = {};
 
   bool operator==(const Cell&) const = default;
 };

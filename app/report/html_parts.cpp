@@ -21,8 +21,8 @@ std::string lower_or_higher(Better better) {
 std::string cell(const Cell& cell, bool numeric, bool head) {
   constexpr std::size_t one_line = 20;  // a shape, a type, a name: not to be broken on a phone
   const char* style = numeric ? " class=\"n\"" : cell.text.size() <= one_line ? " class=\"nowrap\"" : " class=\"long\"";
-  return head ? fmt::format("<th scope=\"row\"{}>{}</th>", style, escaped(cell.text))
-              : fmt::format("<td{}>{}</td>", style, escaped(cell.text));
+  const std::string text = words({cell.text, cell.hi});
+  return head ? fmt::format("<th scope=\"row\"{}>{}</th>", style, text) : fmt::format("<td{}>{}</td>", style, text);
 }
 
 // For ids and file names.
@@ -184,7 +184,7 @@ std::string chart(std::span<const RunChart> charts) {
     caption += fmt::format("<span class=\"when-plain\">{}</span><span class=\"when-speedup\">{}</span> ",
                            lower_or_higher(first.better), lower_or_higher(Better::higher));
   }
-  if (first.caption.en != "Lower is better." && first.caption.en != "Higher is better.") caption += words(first.caption);
+  caption += words(first.caption);
   if (has_spread(charts)) {
     caption += ' ';
     caption += words({"The stroke at each value spans p10 to p90.", "हर मान पर बनी पट्टी p10 से p90 तक का फैलाव दिखाती है।"});
@@ -225,7 +225,7 @@ std::string checks(std::span<const RunStep> steps) {
     for (const Check& check : run.step->checks) {
       std::string limit = check.relation + " " + check.limit.text;
       if (check.limit.text.empty()) limit.clear();
-      rows.push_back({words(check.name), escaped(check.value.text), escaped(limit),
+      rows.push_back({words(check.name), words({check.value.text, check.value.hi}), escaped(limit),
                       fmt::format("<span class=\"nowrap\">{}</span>", verdict(check.verdict))});
       if (several) rows.back().insert(rows.back().begin() + 1, escaped(run.run));
     }

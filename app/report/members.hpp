@@ -39,7 +39,8 @@ inline constexpr std::tuple<> members{};
 template <>
 inline constexpr std::tuple members<Text> = {Member{"en", &Text::en}, Member{"hi", &Text::hi}};
 template <>
-inline constexpr std::tuple members<Cell> = {Member{"text", &Cell::text}, Member{"value", &Cell::value}};
+inline constexpr std::tuple members<Cell> = {Member{"text", &Cell::text}, Member{"value", &Cell::value},
+                                             Member{"hi", &Cell::hi}};
 template <>
 inline constexpr std::tuple members<Column> = {Member{"key", &Column::key}, Member{"title", &Column::title},
                                                Member{"numeric", &Column::numeric}};

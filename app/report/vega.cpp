@@ -70,7 +70,7 @@ std::string amount(const std::string& value, const std::string& unit) {
         "' MiB' : {0} >= 1024 ? format({0} / 1024, ',.4~g') + ' KiB' : format({0}, ',.0f') + ' B')",
         value);
   }
-  const std::string number = fmt::format("format({0}, {0} < 0.1 ? '.4f' : {0} < 10 ? '.2f' : ',.1f')", value);
+  const std::string number = fmt::format("format({0}, {0} < 0.1 ? '.4f' : {0} < 1 ? '.2f' : ',.1f')", value);
   return unit.empty() ? number : fmt::format("({} + {})", number, quoted(" " + unit));
 }
 

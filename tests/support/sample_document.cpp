@@ -189,7 +189,7 @@ double any_number(Random& random) {
 }
 
 std::optional<double> maybe(Random& random) { return coin(random) ? std::nullopt : std::optional(any_number(random)); }
-Cell any_cell(Random& random) { return {any_text(random), maybe(random)}; }
+Cell any_cell(Random& random) { return {any_text(random), maybe(random), any_text(random)}; }
 
 std::string key(std::string_view of, std::size_t i) { return std::string(of).append("-").append(std::to_string(i)); }
 

@@ -13,13 +13,29 @@ report::Table stages() {
                                   {"shape", {"Shape", "आकार"}},
                                   {"meaning", {"In words", "शब्दों में"}}},
                       .rows = {}};
-  for (const auto& [stage, formula, shape, meaning] :
-       {std::array{"1 scores", "Q · Kᵀ", "(B, N, T, S)", "how well each query fits each key"},
-        {"2 scale + softmax", "P = softmax(scores / √H)", "(B, N, T, S)", "weights of a query: positive, their sum is 1"},
-        {"3 attend", "P · V", "(B, T, N, H)", "values averaged by these weights"},
-        {"4 output", "out", "(B, T, N, H)", "shaped like Q, ready for the next layer"}}) {
-    table.rows.push_back({word(stage), word(formula), word(shape), word(meaning)});
-  }
+  struct Stage {
+    report::Text name;
+    const char* formula;
+    const char* shape;
+    report::Text meaning;
+  };
+  const Stage rows[] = {{{"1 scores", "1 अंक (scores)"},
+                         "Q · Kᵀ",
+                         "(B, N, T, S)",
+                         {"how well each query fits each key", "हर query हर key से कितना मेल खाती है"}},
+                        {{"2 scale + softmax", ""},
+                         "P = softmax(scores / √H)",
+                         "(B, N, T, S)",
+                         {"weights of a query: positive, their sum is 1", "एक query के भार: धनात्मक, योग 1"}},
+                        {{"3 attend", "3 औसत (attend)"},
+                         "P · V",
+                         "(B, T, N, H)",
+                         {"values averaged by these weights", "इन भारों से values का औसत"}},
+                        {{"4 output", "4 आउटपुट"},
+                         "out",
+                         "(B, T, N, H)",
+                         {"shaped like Q, ready for the next layer", "आकार Q जैसा, अगली परत के लिए तैयार"}}};
+  for (const Stage& row : rows) table.rows.push_back({word(row.name), word(row.formula), word(row.shape), word(row.meaning)});
   return table;
 }
 
@@ -30,14 +46,14 @@ report::Table letters() {
                                   {"meaning", {"Meaning", "अर्थ"}},
                                   {"default", {"Default", "सामान्य मान"}, true}},
                       .rows = {}};
-  const std::pair<std::array<const char*, 2>, std::int64_t> rows[] = {
-      {{"B", "batch: independent examples"}, batch},
-      {{"T", "query length: positions that ask"}, sequence},
-      {{"S", "key length: positions that are asked"}, sequence},
-      {{"N", "query heads: attentions side by side"}, heads},
-      {{"K", "key and value heads; N is a multiple of it"}, heads},
-      {{"H", "head dimension: numbers in one query, key or value"}, head_dim}};
-  for (const auto& [words, size] : rows) table.rows.push_back({word(words[0]), word(words[1]), count(size)});
+  const std::tuple<const char*, report::Text, std::int64_t> rows[] = {
+      {"B", {"batch: independent examples", "बैच: स्वतंत्र उदाहरण"}, batch},
+      {"T", {"query length: positions that ask", "query की लंबाई: पूछने वाले स्थान"}, sequence},
+      {"S", {"key length: positions that are asked", "key की लंबाई: जिनसे पूछा जाता है, वे स्थान"}, sequence},
+      {"N", {"query heads: attentions side by side", "query heads: साथ-साथ चलने वाले अटेंशन"}, heads},
+      {"K", {"key and value heads; N is a multiple of it", "key और value heads; N इसका गुणज है"}, heads},
+      {"H", {"head dimension: numbers in one query, key or value", "head का आयाम: एक query, key या value में संख्याएँ"}, head_dim}};
+  for (const auto& [letter, meaning, size] : rows) table.rows.push_back({word(letter), word(meaning), count(size)});
   return table;
 }
 

@@ -12,7 +12,7 @@ using nlohmann::ordered_json;
 
 std::string device_line(const ordered_json& device) {
   return fmt::format("{}:{} {}", device.at("type").get<std::string>(), device.at("index").dump(),
-                     device.value("name", std::string("without a name")));
+                     device.at("name").is_string() ? device["name"].get<std::string>() : "without a name");
 }
 
 void run(Lab& lab, report::Step& step) {
@@ -35,6 +35,11 @@ void run(Lab& lab, report::Step& step) {
   add("Device in use", in_use);
   add("Processor", processor.at("name").is_string() ? processor["name"].get<std::string>() : "unknown");
   add("CPU features", fmt::format("{}", fmt::join(processor.at("features").get<std::vector<std::string>>(), " ")));
+  std::vector<std::string> targets;
+  for (const ordered_json& target : processor.at("targets")) {
+    if (target.at("available").get<bool>()) targets.push_back(target.at("name").get<std::string>());
+  }
+  add("Kernels for", fmt::format("{}", fmt::join(targets, " ")));
   add("Threads", machine.at("threads").dump());
   add("Memory", bytes(static_cast<double>(describe(lab.settings().device).memory_bytes)).text);
   for (const Implementation implementation : app::implementations) {

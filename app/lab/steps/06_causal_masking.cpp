@@ -43,8 +43,10 @@ void run(Lab& lab, report::Step& step) {
                     .columns = {{"position", {"Position", "स्थान"}},
                                 {"max_difference", {"Max diff (causal vs full)", "अधिकतम अंतर (causal बनाम पूर्ण)"}, true},
                                 {"expected", {"Expected", "अपेक्षित"}}},
-                    .rows = {{word("First (t=0)"), fixed(first), word("Large — causal restricts to self only")},
-                             {word("Last (t=T-1)"), difference(last), word("~0 — attends to all positions either way")}}});
+                    .rows = {{word("First (t=0)", "पहला (t=0)"), fixed(first),
+                              word("Large — causal restricts to self only", "बड़ा — causal में केवल स्वयं दिखता है")},
+                             {word("Last (t=T-1)", "अंतिम (t=T-1)"), difference(last),
+                              word("~0 — attends to all positions either way", "~0 — दोनों दशाओं में सब स्थान दिखते हैं")}}});
   step.blocks.emplace_back(encoder_heat_map(Causal::top_left));
   const Gate gate = lab.settings().given ? Gate::informs : Gate::fails_the_lab;
   add_check(step, "06_first", {"The first position changes", "पहला स्थान बदलता है"}, fixed(first), ">", {"0.1", first_least},

@@ -45,7 +45,7 @@ void run(Lab& lab, report::Step& step) {
                                   {"k_shape", {"K shape", "K का आकार"}},
                                   {"v_shape", {"V shape", "V का आकार"}},
                                   {"output_shape", {"Output shape", "आउटपुट का आकार"}},
-                                  {"kv_bytes_per_token", {"KV bytes per token", "प्रति टोकन KV बाइट"}, true}},
+                                  {"kv_bytes_per_token", {"KV bytes per token (f32)", "प्रति टोकन KV बाइट"}, true}},
                       .rows = {}};
   for (const Pattern& pattern : patterns) {
     lab.pause_point();

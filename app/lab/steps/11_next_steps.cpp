@@ -32,7 +32,9 @@ void vary_head_dim(Lab& lab, report::Step& step) {
       const std::string setting = fmt::format("H={}", size);
       progress.say(fmt::format("{} {}", c.label, setting));
       const auto timing = lab.time(step, c, call_of(inputs, c.element), setting, lab.repeats(2, 20));
-      cells.push_back(timing ? milliseconds(timing->median_ms) : word("refused"));
+      const bool absent = unavailable(c.implementation, lab.settings().device).has_value();
+      const report::Text why = absent ? report::Text{"not available", "उपलब्ध नहीं"} : report::Text{"refused", "मना किया"};
+      cells.push_back(timing ? milliseconds(timing->median_ms) : word(why));
       progress.step();
     }
     table.rows.push_back(std::move(cells));
@@ -68,9 +70,9 @@ void lengthen(Lab& lab, report::Step& step) {
       .columns = {{"size", {"Seq len", "अनुक्रम की लंबाई"}, true},
                   {"naive_bytes", {"Naive scratch (weights)", "naive की अस्थायी मेमोरी (भार)"}, true},
                   {"fused_bytes", {"Fused scratch", "fused की अस्थायी मेमोरी"}, true},
-                  {"fused_f32", {"Fused f32 over naive f32", "fused f32: naive f32 से कितने गुना तेज़"}, true},
-                  {"fused_bf16", {"Fused bf16 over naive bf16", "fused bf16: naive bf16 से कितने गुना तेज़"}, true},
-                  {"vendor_bf16", {"Vendor bf16 over naive bf16", "vendor bf16: naive bf16 से कितने गुना तेज़"}, true}},
+                  {"fused_f32", {"Speed-up of fused f32 over naive f32", "fused f32: naive f32 से कितने गुना तेज़"}, true},
+                  {"fused_bf16", {"Speed-up of fused bf16 over naive bf16", "fused bf16: naive bf16 से कितने गुना तेज़"}, true},
+                  {"vendor_bf16", {"Speed-up of vendor bf16 over naive bf16", "vendor bf16: naive bf16 से कितने गुना तेज़"}, true}},
       .rows = {}});
   auto& table = std::get<report::Table>(step.blocks.back());
   report::Chart chart = memory_chart();

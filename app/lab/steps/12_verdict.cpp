@@ -5,16 +5,16 @@
 namespace dhyan::lab {
 namespace {
 
-std::string verdict_word(report::Verdict verdict) {
+report::Text verdict_word(report::Verdict verdict) {
   switch (verdict) {
     case report::Verdict::passed:
-      return "passed";
+      return {"passed", "सफल"};
     case report::Verdict::failed:
-      return "FAILED";
+      return {"FAILED", "असफल"};
     case report::Verdict::informative:
-      return "informative";
+      return {"informative", "केवल जानकारी"};
     default:
-      return "not run";
+      return {"not run", "नहीं हुई"};
   }
 }
 
@@ -42,7 +42,7 @@ void run(Lab& lab, report::Step& step) {
                       .rows = {}};
   for (const report::Step& earlier : lab.earlier()) {
     for (const report::Check& check : earlier.checks) {
-      table.rows.push_back({word(check.name.en),
+      table.rows.push_back({word(check.name),
                             check.value,
                             {check.relation + " " + check.limit.text, check.limit.value},
                             word(verdict_word(check.verdict))});
