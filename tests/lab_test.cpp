@@ -2,6 +2,7 @@
 // The steps of the lab: their words, their data, and that their checks can fail.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <zlib.h>
 
 #include <algorithm>
 #include <cmath>
@@ -35,6 +36,10 @@ report::Document headed() {
   document.device = "cpu";
   document.machine = nlohmann::ordered_json::object();
   return document;
+}
+
+std::uint32_t checksum_of(const app::Array& array) {
+  return static_cast<std::uint32_t>(crc32_z(0, reinterpret_cast<const Bytef*>(array.data.data()), array.data.size()));
 }
 
 report::Document run_only(
@@ -210,9 +215,36 @@ TEST(LabSteps, WithGivenTensorsSkipWhatNeedsOthers) {
   EXPECT_EQ(sweep.series.front().points[1].x, 70);
 }
 
+// Sizes and seeds of lab.md's sweeps, by what they draw: the digests stand in lab_random_test.cpp.
+TEST(LabSweeps, DrawTheCodelabsInputsAtTheCodelabsSizes) {
+  Settings settings;
+  report::Document document = headed();
+  Lab lab(settings, document.steps, [] { return false; });
+  struct Row {
+    Sweep sweep;
+    std::vector<std::int64_t> sizes;
+    std::int64_t at;
+    app::Shape shape;
+    std::uint32_t query_crc, value_crc;
+  };
+  const Row rows[] = {{sequence_sweep(lab), {64, 128, 256, 512, 1024}, 512, {4, 512, 8, 64}, 0x0618BD23, 0x4C809EB8},
+                      {batch_sweep(lab), {1, 2, 4, 8, 16}, 8, {8, 256, 8, 64}, 0xD0B96C37, 0x8C70182E},
+                      {module_length_sweep(lab), {128, 256, 512, 1024, 2048}, 1024, {4, 1024, 8, 64}, 0xAA7AF893, 0xACA2E5C1}};
+  for (const Row& row : rows) {
+    SCOPED_TRACE(row.sweep.key);
+    EXPECT_EQ(row.sweep.sizes, row.sizes);
+    EXPECT_EQ(row.sweep.repeats.warmup, 2);
+    EXPECT_EQ(row.sweep.repeats.repeats, 20);
+    const Inputs inputs = row.sweep.inputs(row.at);
+    EXPECT_EQ(inputs.query.shape, row.shape);
+    EXPECT_EQ(checksum_of(inputs.query), row.query_crc);
+    EXPECT_EQ(checksum_of(inputs.value), row.value_crc);
+  }
+}
+
 TEST(LabPrefix, HoldsTheFirstPositionsOfEveryBatchEntry) {
   const Inputs inputs = normal_inputs(5, app::Element::f32, {3, 7, 2, 4});
-  const Inputs cut = prefix(inputs, 5);
+  const Inputs cut = prefix(inputs, 5, 5);
   EXPECT_THAT(cut.key.shape, ElementsAre(3, 5, 2, 4));
   for (std::size_t b = 0; b < 3; ++b) {
     for (std::size_t i = 0; i < 5 * 8; ++i) {

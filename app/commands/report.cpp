@@ -23,22 +23,24 @@ bool distinct(const std::vector<std::string>& names) {
          std::find(names.begin(), names.end(), "") == names.end();
 }
 
-// What tells the runs apart: the names of the files, of the devices or of the folders, whichever differ; else numbers do.
+// What tells the runs apart: the names of their files, unless the lab gave them; else of their devices; else of files and, for
+// the lab's own name, folders; else numbers do.
 std::vector<std::string> names_of(const std::vector<std::string>& files, const std::vector<report::Document>& documents) {
-  std::vector<std::string> stems, devices, folders;
+  std::vector<std::string> stems, devices, places;
   for (std::size_t i = 0; i < files.size(); ++i) {
     std::error_code error;  // the working folder may be gone
     const std::filesystem::path whole = std::filesystem::absolute(files[i], error);
     const std::filesystem::path path = (error ? std::filesystem::path(files[i]) : whole).lexically_normal();
-    stems.push_back(path.stem().string());
+    const std::string folder = path.parent_path().filename().string();
+    stems.push_back(path.filename() == "results.json" ? "" : path.stem().string());
     devices.push_back(documents[i].device_name);
-    folders.push_back(path.parent_path().filename().string());
+    places.push_back(!stems.back().empty() ? stems.back() : folder.empty() ? "results" : folder);
   }
-  for (const auto* names : {&stems, &devices, &folders}) {
+  for (const auto* names : {&stems, &devices, &places}) {
     if (distinct(*names)) return *names;
   }
-  for (std::size_t i = 0; i < stems.size(); ++i) stems[i] += fmt::format(" ({})", i + 1);
-  return stems;
+  for (std::size_t i = 0; i < places.size(); ++i) places[i] += fmt::format(" ({})", i + 1);
+  return places;
 }
 
 Exit write_report(const Options& options) {

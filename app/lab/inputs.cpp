@@ -44,8 +44,8 @@ app::Call call_of(const Inputs& inputs, app::Element element, Causal causal) {
   return call;
 }
 
-Inputs prefix(const Inputs& inputs, std::int64_t length) {
-  return {prefix(inputs.query, length), prefix(inputs.key, length), prefix(inputs.value, length)};
+Inputs prefix(const Inputs& inputs, std::int64_t queries, std::int64_t keys) {
+  return {prefix(inputs.query, queries), prefix(inputs.key, keys), prefix(inputs.value, keys)};
 }
 
 std::string shape_text(std::span<const std::int64_t> shape) { return fmt::format("({})", fmt::join(shape, ", ")); }

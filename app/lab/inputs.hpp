@@ -23,8 +23,8 @@ Inputs normal_inputs(std::uint64_t seed, app::Element element, const app::Shape&
 
 // A call with copies of the inputs, rounded to nearest even where `element` is another type.
 app::Call call_of(const Inputs& inputs, app::Element element, Causal causal = Causal::off);
-// The first `length` queries and keys.
-Inputs prefix(const Inputs& inputs, std::int64_t length);
+// The first queries, and the first keys with their values.
+Inputs prefix(const Inputs& inputs, std::int64_t queries, std::int64_t keys);
 
 // "(4, 128, 8, 64)"
 std::string shape_text(std::span<const std::int64_t> shape);

@@ -25,7 +25,6 @@ report::Chart empty_chart(const Sweep& sweep) {
   chart.key = sweep.key;
   chart.kind = report::ChartKind::lines;
   chart.title = sweep.chart_title;
-  chart.caption = lower_is_better();
   chart.x_title = sweep.size_title;
   chart.y_title = {"Median ms per call", "प्रति कॉल माध्यिका (ms)"};
   chart.unit = "ms";
@@ -48,8 +47,6 @@ report::Text alternative(const Sweep& sweep, const report::Chart& chart) {
 }
 
 }  // namespace
-
-report::Text lower_is_better() { return {"Lower is better.", "कम बेहतर है।"}; }
 
 std::vector<SweepRow> run_sweep(Lab& lab, report::Step& step, const Sweep& sweep,
                                 const std::function<void(const SweepRow&, const Inputs&)>& each) {

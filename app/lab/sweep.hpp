@@ -33,7 +33,9 @@ struct SweepRow {
 std::vector<SweepRow> run_sweep(Lab& lab, report::Step& step, const Sweep& sweep,
                                 const std::function<void(const SweepRow&, const Inputs&)>& each = {});
 
-// "Lower is better."
-report::Text lower_is_better();
+// What steps 7 (b, c) and 9 sweep. `lab` must outlive them.
+Sweep sequence_sweep(Lab& lab);
+Sweep batch_sweep(Lab& lab);
+Sweep module_length_sweep(Lab& lab);
 
 }  // namespace dhyan::lab

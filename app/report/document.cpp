@@ -212,6 +212,11 @@ std::string broken_rule(const Document& document) {
   return "";
 }
 
+Text in_words(Better better) {
+  if (better == Better::none) return {};
+  return better == Better::lower ? Text{"Lower is better.", "कम बेहतर है।"} : Text{"Higher is better.", "ज़्यादा बेहतर है।"};
+}
+
 Tally tally_of(const Document& document) {
   Tally tally;
   for (const Step& step : document.steps) {

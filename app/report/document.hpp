@@ -181,6 +181,9 @@ struct Document {  // NOLINT(bugprone-exception-escape): nlohmann's move is noex
   bool operator==(const Document&) const = default;
 };
 
+// "Lower is better."; empty where neither is.
+Text in_words(Better better);
+
 // How many checks of all steps ended which way.
 struct Tally {
   int passed = 0, failed = 0, informative = 0, not_run = 0;

@@ -13,11 +13,6 @@
 namespace dhyan::report::html {
 namespace {
 
-std::string lower_or_higher(Better better) {
-  if (better == Better::none) return "";
-  return words(better == Better::lower ? Text{"Lower is better.", "कम बेहतर है।"} : Text{"Higher is better.", "ज़्यादा बेहतर है।"});
-}
-
 std::string cell(const Cell& cell, bool numeric, bool head) {
   constexpr std::size_t one_line = 20;  // a shape, a type, a name: not to be broken on a phone
   const char* style = numeric ? " class=\"n\"" : cell.text.size() <= one_line ? " class=\"nowrap\"" : " class=\"long\"";
@@ -182,7 +177,7 @@ std::string chart(std::span<const RunChart> charts) {
   std::string caption;
   if (first.better != Better::none) {
     caption += fmt::format("<span class=\"when-plain\">{}</span><span class=\"when-speedup\">{}</span> ",
-                           lower_or_higher(first.better), lower_or_higher(Better::higher));
+                           words(in_words(first.better)), words(in_words(Better::higher)));
   }
   caption += words(first.caption);
   if (has_spread(charts)) {

@@ -263,7 +263,7 @@ std::string plot_bars(const Chart& chart, int width) {
   for (const Series& series : chart.series) bars.push_back({printable(series.label), series.points.at(0).y});
   return app::bar_chart(printable(chart.title.en), printable(chart.unit), bars, width,
                         chart.better == Better::higher ? Colour::green : Colour::blue) +
-         lines_of(chart.caption, width, Colour::dim);
+         lines_of(in_words(chart.better), width, Colour::dim) + lines_of(chart.caption, width, Colour::dim);
 }
 
 std::string plot_lines(const Chart& chart, int width) {
@@ -300,7 +300,7 @@ std::string plot_lines(const Chart& chart, int width) {
   text += bottom(chart, x, canvas, columns, indent);
   text += lines_of(chart.x_title, width, Colour::dim, std::min<std::size_t>(indent + 2, static_cast<std::size_t>(width) / 2));
   text += legend(chart, canvas.crowded(), width);
-  return text + lines_of(chart.caption, width, Colour::dim);
+  return text + lines_of(in_words(chart.better), width, Colour::dim) + lines_of(chart.caption, width, Colour::dim);
 }
 
 std::string plot_heat(const Chart& chart, int width) {

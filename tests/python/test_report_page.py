@@ -593,10 +593,12 @@ def test_names_tell_runs_apart(tmp_path):
         (tmp_path / folder).mkdir()
         for name in ("results", folder):
             (tmp_path / folder / f"{name}.json").write_text(json.dumps(document(device)), encoding="utf-8")
-    assert names(tmp_path / "a/a.json", tmp_path / "b/results.json") == ["a", "results"]
+    assert names(tmp_path / "a/a.json", tmp_path / "b/results.json") == ["CPU", "GPU"]
+    assert names(tmp_path / "a/a.json", tmp_path / "b/b.json") == ["a", "b"]
+    assert names(tmp_path / "a/a.json", tmp_path / "c/results.json") == ["a", "c"]
     assert names(tmp_path / "a/results.json", tmp_path / "b/results.json") == ["CPU", "GPU"]
     assert names(tmp_path / "a/results.json", tmp_path / "c/results.json") == ["a", "c"]
-    assert names(tmp_path / "a/results.json", tmp_path / "a/results.json") == ["results (1)", "results (2)"]
+    assert names(tmp_path / "a/results.json", tmp_path / "a/results.json") == ["a (1)", "a (2)"]
 
 
 # ---- the command ---------------------------------------------------------------------------------------------------------

@@ -16,15 +16,15 @@ void run(Lab& lab, report::Step& step) {
   }
   const app::Outputs vendor = attend(call, Implementation::cudnn), fused = attend(call, Implementation::fused);
   const Closeness close = closeness(vendor.out, fused.out, atol, rtol);
-  step.blocks.emplace_back(
-      report::Table{.key = "05_vendor",
-                    .title = {"cuDNN against fused, bf16", "bf16 में cuDNN बनाम fused"},
-                    .columns = {{"shape", {"Output shape", "आउटपुट का आकार"}},
-                                {"dtype", {"Output dtype", "आउटपुट का प्रकार"}},
-                                {"max_difference", {"Max abs difference", "अधिकतम अंतर"}, true},
-                                {"close", {"Outputs close", "आउटपुट लगभग बराबर"}}},
-                    .rows = {{word(shape_text(vendor.out.shape)), word(std::string(dtype_name(vendor.out.element))),
-                              difference(close.largest), word(close.close ? "yes" : "no")}}});
+  step.blocks.emplace_back(report::Table{
+      .key = "05_vendor",
+      .title = {"cuDNN against fused, bf16", "bf16 में cuDNN बनाम fused"},
+      .columns = {{"shape", {"Output shape", "आउटपुट का आकार"}},
+                  {"dtype", {"Output dtype", "आउटपुट का प्रकार"}},
+                  {"max_difference", {"Max abs difference", "अधिकतम अंतर"}, true},
+                  {"close", {"Outputs close", "आउटपुट लगभग बराबर"}}},
+      .rows = {{word(shape_text(vendor.out.shape)), word(std::string(dtype_name(vendor.out.element))),
+                difference(close.largest), word(close.close ? report::Text{"yes", "हाँ"} : report::Text{"no", "नहीं"})}}});
   add_check(step, "05_close",
             {"cuDNN and fused are close (rtol 1e-2, atol 1e-2)", "cuDNN और fused लगभग बराबर हैं (rtol 1e-2, atol 1e-2)"},
             difference(close.largest), "≤", {"1e-2 + 1e-2·|b|", atol}, close.close,

@@ -26,7 +26,6 @@ void time_all(Lab& lab, report::Step& step) {
   chart.key = "07a_latency";
   chart.kind = report::ChartKind::bars;
   chart.title = {"Attention latency (ms per call)", "अटेंशन में लगा समय (ms प्रति कॉल)"};
-  chart.caption = lower_is_better();
   chart.y_title = {"Median ms per call", "प्रति कॉल माध्यिका (ms)"};
   chart.unit = "ms";
   chart.better = report::Better::lower;
@@ -70,7 +69,7 @@ std::vector<std::int64_t> sequence_lengths(Lab& lab) {
   if (settings.given) most = std::min({most, settings.given->query.shape[1], settings.given->key.shape[1]});
   std::vector<std::int64_t> lengths;
   for (std::int64_t length = shortest; length < most; length *= 2) lengths.push_back(length);
-  if (most > 0) lengths.push_back(most);
+  lengths.push_back(most);
   return lengths;
 }
 
@@ -95,7 +94,9 @@ void check_order(Lab& lab, report::Step& step, const SweepRow& row, const Inputs
             std::move(value), "≥", {"1×", 1.0}, ratio >= 1, Gate::informs);
 }
 
-void sweep_lengths(Lab& lab, report::Step& step) {
+}  // namespace
+
+Sweep sequence_sweep(Lab& lab) {
   Sweep sweep;
   const app::Shape& shape = lab.inputs().query.shape;
   const std::string sizes = fmt::format("B={}, N={}, H={}", shape[0], shape[2], shape[3]);
@@ -108,22 +109,16 @@ void sweep_lengths(Lab& lab, report::Step& step) {
   sweep.sizes = sequence_lengths(lab);
   sweep.candidates = {naive_f32, fused_f32, fused_bf16, vendor_bf16};
   sweep.repeats = lab.repeats(2, 20);
-  sweep.inputs = [&](std::int64_t length) {
-    if (lab.settings().given) return prefix(*lab.settings().given, length);
+  sweep.inputs = [&lab](std::int64_t length) {
+    if (lab.settings().given) return prefix(*lab.settings().given, length, length);
     return normal_inputs(static_cast<std::uint64_t>(length), app::Element::f32, {batch, length, heads, head_dim});
   };
-  if (sweep.sizes.empty()) return;
-  run_sweep(lab, step, sweep, [&](const SweepRow& row, const Inputs& inputs) { check_order(lab, step, row, inputs, sweep); });
+  return sweep;
 }
 
-void sweep_batches(Lab& lab, report::Step& step) {
+Sweep batch_sweep(Lab& lab) {
   constexpr std::int64_t length = 256;
   constexpr std::uint64_t first_seed = 100;
-  if (lab.settings().given) {
-    step.notes.push_back({"The batch-size sweep is left out: it needs batches of its own, not the tensors given.",
-                          "बैच-आकार वाला भाग छोड़ दिया गया: उसे दिए गए टेंसर नहीं, अपने बैच चाहिए।"});
-    return;
-  }
   Sweep sweep;
   sweep.key = "07c_batch";
   sweep.title = {"Batch-size sweep — T=256, N=8, H=64", "बैच के आकार के अनुसार समय — T=256, N=8, H=64"};
@@ -136,13 +131,22 @@ void sweep_batches(Lab& lab, report::Step& step) {
   sweep.inputs = [](std::int64_t size) {
     return normal_inputs(first_seed + static_cast<std::uint64_t>(size), app::Element::f32, {size, length, heads, head_dim});
   };
-  run_sweep(lab, step, sweep);
+  return sweep;
 }
+
+namespace {
 
 void run(Lab& lab, report::Step& step) {
   time_all(lab, step);
-  sweep_lengths(lab, step);
-  sweep_batches(lab, step);
+  const Sweep lengths = sequence_sweep(lab);
+  run_sweep(lab, step, lengths,
+            [&](const SweepRow& row, const Inputs& inputs) { check_order(lab, step, row, inputs, lengths); });
+  if (lab.settings().given) {
+    step.notes.push_back({"The batch-size sweep is left out: it needs batches of its own, not the tensors given.",
+                          "बैच-आकार वाला भाग छोड़ दिया गया: उसे दिए गए टेंसर नहीं, अपने बैच चाहिए।"});
+  } else {
+    run_sweep(lab, step, batch_sweep(lab));
+  }
 }
 
 }  // namespace
@@ -153,7 +157,7 @@ StepEntry benchmarks() {
       {"Attention timing", "अटेंशन का समय"},
       {"What fusing buys. Each number is the median of many calls, each timed until its result is there; inputs are made "
        "beforehand. Naive and fused do the same arithmetic, but naive writes and reads the matrix of weights, which outgrows "
-       "the caches as T rises; bf16 halves the bytes and, where the processor has units for it, the time.",
+       "the caches as T rises; fused bf16 halves the bytes and, where the processor has units for it, the time.",
        "fused करने से क्या मिलता है। हर संख्या कई कॉलों की माध्यिका है; हर कॉल परिणाम आने तक नापी गई है और इनपुट पहले से तैयार हैं। naive और "
        "fused एक ही गणना करते "
        "हैं, पर naive भारों का मैट्रिक्स लिखता और फिर पढ़ता है, जो T बढ़ने पर कैश में नहीं समाता; bf16 में बाइट आधे लगते हैं और, जिस प्रोसेसर में उसकी "

@@ -51,7 +51,6 @@ report::Chart memory_chart() {
   chart.key = "11b_memory";
   chart.kind = report::ChartKind::lines;
   chart.title = {"Memory besides inputs and output, f32", "इनपुट और आउटपुट के अलावा मेमोरी, f32"};
-  chart.caption = lower_is_better();
   chart.x_title = {"Seq len", "अनुक्रम की लंबाई"};
   chart.y_title = {"MiB", ""};
   chart.unit = "MiB";
@@ -140,7 +139,6 @@ void size_cache(report::Step& step) {
   chart.key = "11c_kv_cache";
   chart.kind = report::ChartKind::bars;
   chart.title = {"KV cache (MiB)", ""};
-  chart.caption = lower_is_better();
   chart.y_title = {"MiB", ""};
   chart.unit = "MiB";
   chart.better = report::Better::lower;
