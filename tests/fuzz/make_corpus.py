@@ -92,9 +92,9 @@ def corpus():
     yield "safetensors_fuzz", "metadata", safetensors({"x": ("I8", [3], 3)}, {"format": "np"})
     yield "safetensors_fuzz", "empty_tensor", safetensors({"x": ("F32", [0, 7], 0), "y": ("F4", [4], 2)})
     yield "safetensors_fuzz", "none", safetensors({})
-    words, cell = {"en": "words", "hi": ""}, {"text": "1.0", "value": 1.0}
+    words, cell = {"en": "words", "hi": ""}, {"text": "1.0", "value": 1.0, "hi": ""}
     table = {"type": "table", "key": "t", "title": words, "columns": [{"key": "a", "title": words, "numeric": True}],
-             "rows": [[cell], [{"text": "", "value": None}]]}
+             "rows": [[cell], [{"text": "", "value": None, "hi": ""}]]}
     yield "results_fuzz", "bare", results()
     yield "results_fuzz", "words", results([{"type": "paragraph", "text": words}, {"type": "code", "text": "x = 1"}])
     yield "results_fuzz", "table", results([table])
