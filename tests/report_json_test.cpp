@@ -284,8 +284,9 @@ TEST(ResultsJson, RefusalsHoldNothingThatATerminalObeys) {
 }
 
 TEST(Verdict, SaysWhatHeldAndWhatDidNot) {
-  EXPECT_EQ(verdict_of(sample_document()).en,
-            "1 of 3 checks failed, in step 6. One more could not be made. Step 5 cannot run on this machine.");
+  EXPECT_EQ(
+      verdict_of(sample_document()).en,
+      "1 of 3 checks failed, in step 6. One more could not be made. One more only informs. Step 5 cannot run on this machine.");
   Document document{.complete = true};
   EXPECT_EQ(verdict_of(document).en, "No check was made.");
   document.steps.resize(3);
@@ -299,11 +300,28 @@ TEST(Verdict, SaysWhatHeldAndWhatDidNot) {
   document.steps[2].outcome = Outcome::not_available;
   document.steps[2].checks = {{.key = "d", .verdict = Verdict::passed}, {.key = "e", .verdict = Verdict::informative}};
   EXPECT_EQ(verdict_of(document).en,
-            "All 2 checks passed. 2 more could not be made. Steps 5 and 10 cannot run on this machine.");
+            "All 2 checks passed. 2 more could not be made. One more only informs. Steps 5 and 10 cannot run on this machine.");
   document.complete = false;
   EXPECT_THAT(verdict_of(document).en, StartsWith("The run did not get to its end. All 2 checks passed."));
   for (const auto& step : document.steps)
     EXPECT_THAT(verdict_of(document).hi, HasSubstr(step.number == 2 ? "2" : "चरण 5 और 10"));
+}
+
+TEST(Verdict, SaysThatTheMachineWasBusyWhenAQuarterOfTheRowsSpreads) {
+  Document document{.complete = true};
+  document.steps.resize(1);
+  const auto add = [&](double p90) { document.steps[0].timings.push_back({.median_ms = 1, .p10_ms = 1, .p90_ms = p90}); };
+  for (int i = 0; i < 4; ++i) add(1.4);
+  EXPECT_EQ(verdict_of(document).en, "No check was made.");
+  add(1.6);
+  EXPECT_EQ(verdict_of(document).en, "No check was made.");
+  add(9);
+  EXPECT_THAT(verdict_of(document).en, HasSubstr("busy: in 2 of 6 timed rows"));
+  EXPECT_THAT(verdict_of(document).hi, HasSubstr("6 में से 2"));
+}
+
+TEST(Csv, LeavesTheDashOfAnAbsentNumberOut) {
+  EXPECT_EQ(csv({.key = "t", .columns = {{"a", {}}, {"b", {}}}, .rows = {{{"–", {}}, {"x – y", {}}}}}), "a,b\r\n,x – y\r\n");
 }
 
 TEST(Csv, QuotesWhatHasToBe) {
