@@ -5,11 +5,12 @@
 #include <array>
 #include <cstdint>
 
+#include "core/host_device.hpp"
 #include "core/problem.hpp"
 
 namespace dhyan::core {
 
-inline std::array<std::uint32_t, 4> philox(std::uint64_t key, std::array<std::uint32_t, 4> counter) {
+DHYAN_HOST_DEVICE inline std::array<std::uint32_t, 4> philox(std::uint64_t key, std::array<std::uint32_t, 4> counter) {
   std::uint32_t key_low = static_cast<std::uint32_t>(key);
   std::uint32_t key_high = static_cast<std::uint32_t>(key >> 32);
   for (int round = 0; round < 10; ++round) {
@@ -24,7 +25,7 @@ inline std::array<std::uint32_t, 4> philox(std::uint64_t key, std::array<std::ui
 }
 
 // Whether the weight of (b, n, t, s), positions inside this shard, is kept.
-inline bool keeps(const Problem& p, std::int64_t b, std::int64_t n, std::int64_t t, std::int64_t s) {
+DHYAN_HOST_DEVICE inline bool keeps(const Problem& p, std::int64_t b, std::int64_t n, std::int64_t t, std::int64_t s) {
   const std::uint64_t key_position = static_cast<std::uint64_t>(s + p.key_origin);
   const auto words =
       philox(p.dropout.key, {static_cast<std::uint32_t>(key_position / 4), static_cast<std::uint32_t>(t + p.query_origin),

@@ -5,6 +5,7 @@
 #include <array>
 #include <cstdint>
 
+#include "core/host_device.hpp"
 #include "dhyan/dhyan.h"
 
 namespace dhyan::core {
@@ -16,7 +17,7 @@ struct Operand {
   std::array<std::int64_t, 4> strides{};
   std::int32_t alignment = 0;  // bytes every run's pointer has
 
-  bool present() const { return dtype != DHYAN_NONE; }
+  DHYAN_HOST_DEVICE bool present() const { return dtype != DHYAN_NONE; }
   bool operator==(const Operand&) const = default;
 };
 
@@ -66,8 +67,8 @@ struct Problem {
   Operand sink, grad_sink;                                                     // strides: head
   Operand query_lengths, key_lengths, query_offsets, key_offsets;              // strides: batch entry
 
-  std::int64_t group() const { return key_heads == 0 ? 1 : query_heads / key_heads; }
-  bool has_dropout() const { return dropout.threshold > 0; }
+  DHYAN_HOST_DEVICE std::int64_t group() const { return key_heads == 0 ? 1 : query_heads / key_heads; }
+  DHYAN_HOST_DEVICE bool has_dropout() const { return dropout.threshold > 0; }
   bool operator==(const Problem&) const = default;
 };
 

@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "core/host_device.hpp"
 #include "core/problem.hpp"
 
 namespace dhyan::core {
@@ -24,13 +25,14 @@ struct KeyRange {
   std::int64_t end = 0;  // begin == end: nothing visible
 };
 
-inline std::int64_t index_at(const void* data, dhyan_dtype dtype, std::int64_t i) {
+DHYAN_HOST_DEVICE inline std::int64_t index_at(const void* data, dhyan_dtype dtype, std::int64_t i) {
   return dtype == DHYAN_I64 ? static_cast<const std::int64_t*>(data)[i] : static_cast<const std::int32_t*>(data)[i];
 }
 
 // Start and length of one side's sequence b, clamped to the extent.
-inline void locate(const Operand& lengths, const void* lengths_data, const Operand& offsets, const void* offsets_data,
-                   std::int64_t b, std::int64_t tokens, std::int64_t longest, std::int64_t& begin, std::int64_t& count) {
+DHYAN_HOST_DEVICE inline void locate(const Operand& lengths, const void* lengths_data, const Operand& offsets,
+                                     const void* offsets_data, std::int64_t b, std::int64_t tokens, std::int64_t longest,
+                                     std::int64_t& begin, std::int64_t& count) {
   begin = 0;
   count = longest;
   if (offsets.present()) {
@@ -42,7 +44,7 @@ inline void locate(const Operand& lengths, const void* lengths_data, const Opera
   count = std::clamp<std::int64_t>(count, 0, std::min(longest, tokens - begin));
 }
 
-inline Sequence sequence(const Problem& p, const Buffers& buffers, std::int64_t b) {
+DHYAN_HOST_DEVICE inline Sequence sequence(const Problem& p, const Buffers& buffers, std::int64_t b) {
   Sequence s;
   locate(p.query_lengths, buffers.query_lengths, p.query_offsets, buffers.query_offsets, b, p.query_tokens, p.query_length,
          s.query_begin, s.query_count);
@@ -54,7 +56,7 @@ inline Sequence sequence(const Problem& p, const Buffers& buffers, std::int64_t 
 }
 
 // Keys that causal, window and length leave visible to query t of the sequence (the mask tensor aside).
-inline KeyRange visible_keys(const Problem& p, const Sequence& s, std::int64_t t) {
+DHYAN_HOST_DEVICE inline KeyRange visible_keys(const Problem& p, const Sequence& s, std::int64_t t) {
   const std::int64_t diagonal = t + s.shift;
   std::int64_t begin = 0;
   std::int64_t end = s.key_count;
