@@ -41,6 +41,12 @@ class Array {
   void* data() { return present() ? bytes_.get() + begin_ : nullptr; }
   const void* data() const { return present() ? bytes_.get() + begin_ : nullptr; }
 
+  // All of the memory behind it; data() lies `begin()` bytes inside.
+  std::byte* storage() { return bytes_.get(); }
+  const std::byte* storage() const { return bytes_.get(); }
+  std::int64_t storage_bytes() const { return total_; }
+  std::int64_t begin() const { return begin_; }
+
   std::int64_t offset(std::int64_t i, std::int64_t j, std::int64_t k, std::int64_t l) const {
     return i * strides_[0] + j * strides_[1] + k * strides_[2] + l * strides_[3];
   }

@@ -26,6 +26,15 @@ std::vector<Case> one_option_cases(const Case& base);
 // Each pair that can be had together.
 std::vector<Case> two_option_cases(const Case& base);
 
+// The families of the grid, by what varies in them.
+std::vector<Case> every_option();
+std::vector<Case> every_pair();
+std::vector<Case> every_length();
+std::vector<Case> every_head_dim();
+std::vector<Case> every_layout();
+std::vector<Case> decode();
+std::vector<Case> zero_sizes();
+
 // Fits lengths to a case's own sizes; call after setting sizes.
 void resize(Case& c, std::int64_t query_length, std::int64_t key_length);
 
