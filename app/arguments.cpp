@@ -140,7 +140,7 @@ Device parse_device(std::string_view argument, std::string_view text) {
   if (text != "cuda" && !text.starts_with("cuda:")) refuse("{}: {} {}", argument, shown(text), rule);
   const auto index = text == "cuda" ? 0 : whole_number<std::int32_t>(text.substr(5));
   if (!index || *index < 0) refuse("{}: {} {}", argument, shown(text), rule);
-  std::string reason = "this build has no implementation for it";
+  std::string reason = "this command computes on the CPU only so far (the library runs there)";
   try {
     describe(cuda(*index));
   } catch (const Error& error) {

@@ -20,6 +20,7 @@ if(DHYAN_CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
   if(DHYAN_CCACHE_PROGRAM)
     set(CMAKE_C_COMPILER_LAUNCHER ${DHYAN_CCACHE_PROGRAM})
     set(CMAKE_CXX_COMPILER_LAUNCHER ${DHYAN_CCACHE_PROGRAM})
+    set(CMAKE_CUDA_COMPILER_LAUNCHER ${DHYAN_CCACHE_PROGRAM})
   endif()
 endif()
 
@@ -30,6 +31,8 @@ if(DHYAN_WERROR)
   list(APPEND DHYAN_FLAGS -Werror)
 endif()
 add_compile_options("$<$<COMPILE_LANGUAGE:C,CXX>:${DHYAN_FLAGS}>" $<$<COMPILE_LANGUAGE:CXX>:-fvisibility-inlines-hidden>)
+# Rules that both sides share are constexpr or marked; both see the same code.
+add_compile_options("$<$<COMPILE_LANGUAGE:CUDA>:SHELL:-Xcompiler=-Wall,-Wextra,-fvisibility=hidden --expt-relaxed-constexpr>")
 
 if(DHYAN_SANITIZE)
   add_compile_options(-fsanitize=${DHYAN_SANITIZE} -fno-omit-frame-pointer -fno-sanitize-recover=all)

@@ -15,6 +15,7 @@
 #include "api/scratch.hpp"
 #include "core/convert.hpp"
 #include "core/error.hpp"
+#include "cuda/device.hpp"
 #include "support/client.hpp"
 #include "support/random.hpp"
 
@@ -410,7 +411,7 @@ TEST(Device, DescriptionIsCheckedAndDecidesThreads) {
   ASSERT_EQ(dhyan_device_describe(DHYAN_CPU, 0, &device, message, sizeof message), DHYAN_OK) << message;
   EXPECT_GT(device.memory_bytes, std::int64_t{1} << 20);
   EXPECT_GE(device.threads, 1);
-  EXPECT_EQ(dhyan_device_describe(DHYAN_CUDA, 0, &device, message, sizeof message), DHYAN_UNSUPPORTED);
+  EXPECT_EQ(dhyan_device_describe(DHYAN_CUDA, 99, &device, message, sizeof message), DHYAN_UNSUPPORTED);
   EXPECT_EQ(dhyan_device_describe(DHYAN_CPU, 1, &device, message, sizeof message), DHYAN_UNSUPPORTED);
   EXPECT_EQ(dhyan_device_describe(5, 0, &device, message, sizeof message), DHYAN_INVALID_ARGUMENT);
 
@@ -424,7 +425,7 @@ TEST(Device, DescriptionIsCheckedAndDecidesThreads) {
   EXPECT_EQ(answer([](auto& d) { d.memory_bytes = 0; }), "device: memory_bytes 0, it must be positive");
   EXPECT_EQ(answer([](auto& d) { d.threads = 0; }), "device: threads 0, it must be 1 to 1024");
   EXPECT_EQ(answer([](auto& d) { d.reserved = 1; }), "device: reserved 1, it must be 0");
-  EXPECT_EQ(answer([](auto& d) { d.device_type = DHYAN_CUDA; }), "device: cuda:0, this build of dhyan has no CUDA support");
+  EXPECT_EQ(answer([](auto& d) { d.device_type = DHYAN_CUDA, d.device_index = 99; }), "device: cuda:99, " + cuda::refusal(99));
 
   device.threads = 3;
   dhyan_plan* plan = nullptr;

@@ -79,8 +79,6 @@ const std::vector<Mistake> kTensorMistakes = {
        c.add(kLse, DHYAN_F64, {2, 4, 3});
      },
      "lse: dtype f64, it must be f32 for f32 inputs"},
-    {"device_cuda", [](Client& c) { c[kKey].device_type = DHYAN_CUDA, c[kKey].device_index = 1; },
-     "key: device cuda:1, this build of dhyan has no CUDA support; use tensors in host memory", DHYAN_UNSUPPORTED},
     {"device_unknown", [](Client& c) { c[kQuery].device_type = 7; },
      "query: device_type 7, it must be DHYAN_CPU or DHYAN_CUDA"},
     {"device_index", [](Client& c) { c[kQuery].device_index = 1; }, "query: device_index 1, the CPU has index 0 only"},

@@ -13,6 +13,7 @@
 #include "api/one_shot.hpp"
 #include "api/plan.hpp"
 #include "api/scratch.hpp"
+#include "cuda/device.hpp"
 
 namespace api = dhyan::api;
 using dhyan::core::Error;
@@ -65,7 +66,7 @@ dhyan_status dhyan_plan_create(const dhyan_problem* problem, dhyan_direction dir
   return api::guarded(message, message_size, [&] {
     if (plan == nullptr) throw Error(DHYAN_INVALID_ARGUMENT, "plan: NULL, the new plan needs a place");
     *plan = nullptr;
-    const dhyan_device_description d = api::device_or_default(device);
+    const dhyan_device_description d = api::device_or_default(device, problem);
     *plan = api::make_plan(api::validate(problem, direction, d, false), d).release();
   });
 }
@@ -110,6 +111,7 @@ dhyan_status dhyan_implementation_available(dhyan_implementation implementation,
 void dhyan_trim(void) {
   api::trim_plans();
   api::trim_scratch();
+  dhyan::cuda::trim();
 }
 
 }  // extern "C"

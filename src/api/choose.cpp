@@ -16,8 +16,9 @@ struct Preference {
   dhyan_device_type device_type;
   std::array<dhyan_implementation, 3> order;
 };
-constexpr std::array<Preference, 1> kPreferences = {{
+constexpr std::array<Preference, 2> kPreferences = {{
     {DHYAN_CPU, {DHYAN_FUSED, DHYAN_NAIVE, DHYAN_REFERENCE}},
+    {DHYAN_CUDA, {DHYAN_FUSED, DHYAN_CUDNN, DHYAN_NAIVE}},
 }};
 
 std::optional<std::string> reason_against(const core::ImplementationEntry& entry, const core::Problem& problem,

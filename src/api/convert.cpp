@@ -20,7 +20,9 @@ constexpr std::int64_t kTask = std::int64_t{64} << 10;  // elements below which 
 [[noreturn]] void refuse(const std::string& sentence) { throw core::Error(DHYAN_INVALID_ARGUMENT, sentence); }
 
 Layout floating(const dhyan_tensor* tensor, const char* name) {
-  const Layout layout = read_layout(read(tensor, name, offsetof(dhyan_tensor, alignment)), name, true);
+  const dhyan_tensor t = read(tensor, name, offsetof(dhyan_tensor, alignment));
+  require_host(t, name, "dhyan_convert");
+  const Layout layout = read_layout(t, name, true);
   if (layout.dtype < DHYAN_F64 || layout.dtype > DHYAN_BF16) {
     refuse(std::string(name) + ": dtype " + core::name_of(layout.dtype) + ", it must be f64, f32, f16 or bf16");
   }

@@ -4,11 +4,14 @@
 #include <sys/sysinfo.h>
 
 #include <algorithm>
+#include <cstddef>
 #include <fstream>
 #include <string>
 
 #include "api/abi.hpp"
+#include "api/tensor.hpp"
 #include "core/parallel.hpp"
+#include "cuda/device.hpp"
 
 namespace dhyan::api {
 namespace {
@@ -54,7 +57,15 @@ std::int64_t memory_bytes() {
 
 dhyan_device_description describe_device(dhyan_device_type type, std::int32_t index) {
   if (type == DHYAN_CUDA) {
-    throw core::Error(DHYAN_UNSUPPORTED, "device: cuda:" + std::to_string(index) + ", this build of dhyan has no CUDA support");
+    if (const std::string reason = cuda::refusal(index); !reason.empty()) {
+      throw core::Error(DHYAN_UNSUPPORTED, "device: cuda:" + std::to_string(index) + ", " + reason);
+    }
+    dhyan_device_description description = defaults<dhyan_device_description>();
+    description.device_type = DHYAN_CUDA;
+    description.device_index = index;
+    description.memory_bytes = cuda::devices()[static_cast<std::size_t>(index)].memory_bytes;
+    description.threads = 1;
+    return description;
   }
   if (type != DHYAN_CPU) {
     throw core::Error(DHYAN_INVALID_ARGUMENT, "device: type " + std::to_string(type) + ", it must be DHYAN_CPU or DHYAN_CUDA");
@@ -70,8 +81,16 @@ dhyan_device_description describe_device(dhyan_device_type type, std::int32_t in
   return description;
 }
 
-dhyan_device_description device_or_default(const dhyan_device_description* device) {
-  if (device == nullptr) return describe_device(DHYAN_CPU, 0);
+dhyan_device_description device_of(const dhyan_problem* problem) {
+  const dhyan_problem p = read(problem, "problem");
+  if (p.query == nullptr) return describe_device(DHYAN_CPU, 0);  // validation says what is missing
+  const dhyan_tensor query = read(p.query, "query", offsetof(dhyan_tensor, alignment));
+  check_device(query, "query");
+  return describe_device(query.device_type, query.device_index);
+}
+
+dhyan_device_description device_or_default(const dhyan_device_description* device, const dhyan_problem* problem) {
+  if (device == nullptr) return device_of(problem);
   const dhyan_device_description d = read(device, "device", sizeof(dhyan_device_description));
   describe_device(d.device_type, d.device_index);
   const auto refuse = [](const char* member, std::int64_t value, const char* rule) {

@@ -10,6 +10,7 @@
 #include "api/device.hpp"
 #include "core/parallel.hpp"
 #include "cpu/target.hpp"
+#include "cuda/device.hpp"
 
 #ifndef DHYAN_STD_THREADS
 #include <tbb/version.h>
@@ -32,9 +33,12 @@ Json present(const char* name, const Json& version, const Json& path) {
   return {{"name", name}, {"available", true}, {"version", version}, {"path", path}, {"reason", nullptr}};
 }
 
-Json absent(const char* name, const char* reason) {
+[[maybe_unused]] Json absent(const char* name, const char* reason) {
   return {{"name", name}, {"available", false}, {"version", nullptr}, {"path", nullptr}, {"reason", reason}};
 }
+
+// null rather than an empty text.
+Json text_or_null(const std::string& text) { return text.empty() ? Json() : Json(text); }
 
 Json libraries() {
   Json all = Json::array();
@@ -44,8 +48,12 @@ Json libraries() {
   all.push_back(present("oneTBB", TBB_runtime_version(), path_of(&TBB_runtime_version)));
 #endif
   all.push_back(present("Highway", DHYAN_HIGHWAY_VERSION, path_of(&hwy::SupportedTargets)));
-  for (const char* name : {"CUDA runtime", "cuBLASLt", "cuDNN", "NCCL"}) {
-    all.push_back(absent(name, "not built: this build has no CUDA support"));
+  for (const cuda::Library& library : cuda::libraries()) {
+    all.push_back({{"name", library.name},
+                   {"available", library.reason.empty()},
+                   {"version", text_or_null(library.version)},
+                   {"path", text_or_null(library.path)},
+                   {"reason", text_or_null(library.reason)}});
   }
   return all;
 }
@@ -55,9 +63,6 @@ constexpr const char* kCompiler = "clang " __clang_version__;
 #else
 constexpr const char* kCompiler = "g++ " __VERSION__;
 #endif
-
-// null rather than an empty text.
-Json reason_or_null(const std::string& reason) { return reason.empty() ? Json() : Json(reason); }
 
 Json features() {
   struct Feature {
@@ -86,9 +91,19 @@ Json features() {
 Json targets() {
   Json rows = Json::array();
   for (const cpu::TargetRow& row : cpu::target_rows()) {
-    rows.push_back({{"name", row.name}, {"available", row.available}, {"reason", reason_or_null(row.reason)}});
+    rows.push_back({{"name", row.name}, {"available", row.available}, {"reason", text_or_null(row.reason)}});
   }
   return rows;
+}
+
+// Why no GPU of this machine can run it; empty when the first usable one can.
+std::string unavailable_on_gpus(const core::ImplementationEntry& entry) {
+  std::string reason = cuda::unavailable();
+  for (const cuda::Device& gpu : cuda::devices()) {
+    reason = cuda::refusal(gpu.index);
+    if (reason.empty()) return entry.unavailable(describe_device(DHYAN_CUDA, gpu.index));
+  }
+  return reason;
 }
 
 }  // namespace
@@ -111,11 +126,23 @@ std::string info() {
                                   {"name", processor.name},
                                   {"memory_bytes", device.memory_bytes},
                                   {"threads", device.threads}}});
+  for (const cuda::Device& gpu : cuda::devices()) {
+    info["devices"].push_back({{"type", "cuda"},
+                               {"index", gpu.index},
+                               {"name", gpu.name},
+                               {"memory_bytes", gpu.memory_bytes},
+                               {"compute_capability", std::to_string(gpu.major) + "." + std::to_string(gpu.minor)},
+                               {"multiprocessors", gpu.multiprocessors},
+                               {"reason", text_or_null(cuda::refusal(gpu.index))}});
+  }
   info["implementations"] = Json::array();
   for (const core::ImplementationEntry* entry : implementations()) {
-    const std::string reason = entry->unavailable(device);
-    info["implementations"].push_back(
-        {{"name", entry->name}, {"device", "cpu"}, {"available", reason.empty()}, {"reason", reason_or_null(reason)}});
+    const bool on_cpu = entry->device_type == DHYAN_CPU;
+    const std::string reason = on_cpu ? entry->unavailable(device) : unavailable_on_gpus(*entry);
+    info["implementations"].push_back({{"name", entry->name},
+                                       {"device", on_cpu ? "cpu" : "cuda"},
+                                       {"available", reason.empty()},
+                                       {"reason", text_or_null(reason)}});
   }
   info["libraries"] = libraries();
   return info.dump(2, ' ', false, Json::error_handler_t::replace);

@@ -29,6 +29,7 @@ struct Named {
 
 Named named(const dhyan_tensor* tensor, const char* name) {
   const dhyan_tensor t = read(tensor, name, offsetof(dhyan_tensor, alignment));
+  require_host(t, name, "dhyan_merge");
   return {name, read_layout(t, name, true), t.data};
 }
 

@@ -24,7 +24,8 @@ std::uint64_t hash_of(const core::Problem& p) {
     hash ^= hash >> 29;
   };
   mix(static_cast<std::uint64_t>(p.direction) << 32 | static_cast<std::uint64_t>(p.requested) << 16 |
-      static_cast<std::uint64_t>(p.dtype) << 8 | static_cast<std::uint64_t>(p.causal));
+      static_cast<std::uint64_t>(p.dtype) << 8 | static_cast<std::uint64_t>(p.device_type) << 48 |
+      static_cast<std::uint64_t>(p.device_index) << 40 | static_cast<std::uint64_t>(p.causal));
   for (const std::int64_t x : {p.batch, p.query_length, p.key_length, p.query_tokens, p.key_tokens, p.query_heads, p.key_heads,
                                p.head_dim, p.value_head_dim, p.window_left, p.window_right, p.query_origin, p.key_origin,
                                p.query.strides[1], p.key.strides[1], p.out.strides[1]}) {
@@ -106,7 +107,7 @@ PlanCache& cache() {
 }  // namespace
 
 void run_once(const dhyan_problem* problem, dhyan_direction direction, void* stream) {
-  const dhyan_device_description device = describe_device(DHYAN_CPU, 0);
+  const dhyan_device_description device = device_of(problem);
   const Validated validated = validate(problem, direction, device, true);
   const std::uint64_t hash = hash_of(validated.problem);
   SharedPlan plan = cache().find(hash, validated.problem, validated.layouts);

@@ -86,6 +86,9 @@ void apply_options(const dhyan_options& o, const dhyan_device_description& devic
   if (o.precision == DHYAN_PRECISION_TF32 && device.device_type == DHYAN_CPU) {
     throw core::Error(DHYAN_UNSUPPORTED, "precision: tf32, a CPU multiplies f32 as f32; use the default precision");
   }
+  if (o.threads != 0 && device.device_type == DHYAN_CUDA) {
+    refuse("threads", std::to_string(o.threads), "only a CPU has threads to set; leave it 0 on a CUDA device");
+  }
   if (o.causal == DHYAN_CAUSAL_BOTTOM_RIGHT && (o.query_origin != 0 || o.key_origin != 0)) {
     const bool query = o.query_origin != 0;
     refuse(query ? "query_origin" : "key_origin", std::to_string(query ? o.query_origin : o.key_origin),

@@ -23,9 +23,9 @@ namespace dhyan::api {
 // Chooses an implementation for the problem and lets it prepare. Throws Error.
 std::unique_ptr<dhyan_plan> make_plan(const Validated& validated, const dhyan_device_description& device);
 
-// Checks the pointers and runs. `scratch` NULL: from the library's own blocks. `overlaps`: also check that outputs share no
-// memory. Throws Error.
+// Checks the pointers and runs. `scratch` NULL: from the library's own blocks. `checks`: also that outputs share no
+// memory and, on a GPU, whose memory the pointers are. Throws Error.
 void run_plan(const dhyan_plan& plan, const dhyan_buffers& buffers, void* scratch, std::size_t scratch_bytes, void* stream,
-              bool overlaps);
+              bool checks);
 
 }  // namespace dhyan::api

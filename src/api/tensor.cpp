@@ -8,6 +8,7 @@
 
 #include "core/convert.hpp"
 #include "core/error.hpp"
+#include "cuda/device.hpp"
 
 namespace dhyan::api {
 namespace {
@@ -30,17 +31,6 @@ void check_dtype(const dhyan_tensor& t, const char* name) {
   if (core::size_of(t.dtype) == 0) {
     refuse(name, "dtype " + std::to_string(t.dtype) + ", it must be one of the DHYAN_ element types");
   }
-}
-
-void check_device(const dhyan_tensor& t, const char* name) {
-  if (t.device_type == DHYAN_CUDA) {
-    throw core::Error(DHYAN_UNSUPPORTED, std::string(name) + ": device cuda:" + std::to_string(t.device_index) +
-                                             ", this build of dhyan has no CUDA support; use tensors in host memory");
-  }
-  if (t.device_type != DHYAN_CPU) {
-    refuse(name, "device_type " + std::to_string(t.device_type) + ", it must be DHYAN_CPU or DHYAN_CUDA");
-  }
-  if (t.device_index != 0) refuse(name, "device_index " + std::to_string(t.device_index) + ", the CPU has index 0 only");
 }
 
 void check_alignment(const dhyan_tensor& t, const char* name) {
@@ -128,6 +118,30 @@ void add_terms(const Layout& layout, bool negate, std::vector<Term>& terms) {
 }
 
 }  // namespace
+
+void check_device(const dhyan_tensor& t, const char* name) {
+  if (t.device_type == DHYAN_CUDA) {
+    const std::string reason = cuda::refusal(t.device_index);
+    if (reason.empty()) return;
+    throw core::Error(DHYAN_UNSUPPORTED, std::string(name) + ": device " + device_text(t.device_type, t.device_index) + ", " +
+                                             reason + "; use tensors in host memory");
+  }
+  if (t.device_type != DHYAN_CPU) {
+    refuse(name, "device_type " + std::to_string(t.device_type) + ", it must be DHYAN_CPU or DHYAN_CUDA");
+  }
+  if (t.device_index != 0) refuse(name, "device_index " + std::to_string(t.device_index) + ", the CPU has index 0 only");
+}
+
+void require_host(const dhyan_tensor& t, const char* name, const char* call) {
+  check_device(t, name);
+  if (t.device_type == DHYAN_CPU) return;
+  throw core::Error(DHYAN_UNSUPPORTED, std::string(name) + ": device " + device_text(t.device_type, t.device_index) + ", " +
+                                           call + " works in host memory only so far; copy the tensor there");
+}
+
+std::string device_text(dhyan_device_type type, std::int32_t index) {
+  return type == DHYAN_CPU ? "cpu" : "cuda:" + std::to_string(index);
+}
 
 std::string shape_text(const Layout& layout) {
   std::string text = "[";

@@ -38,6 +38,15 @@ std::string shape_text(const Layout& layout);
 // one asked for, or 0.
 Layout read_layout(const dhyan_tensor& tensor, const char* name, bool any_last_stride = false);
 
+// Checks that a tensor names a device that can be used here. Throws Error with `name` as the argument.
+void check_device(const dhyan_tensor& tensor, const char* name);
+
+// Checks that a tensor lies in host memory, all that `call` works on. Throws Error.
+void require_host(const dhyan_tensor& tensor, const char* name, const char* call);
+
+// "cpu", "cuda:0".
+std::string device_text(dhyan_device_type type, std::int32_t index);
+
 // The alignment of a pointer that the strides let every row keep: at most `most` bytes.
 std::int32_t row_alignment(const Layout& layout, std::int32_t most);
 

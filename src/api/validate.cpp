@@ -69,6 +69,11 @@ class Validator {
       }
       const dhyan_tensor tensor = read(view, row.name, offsetof(dhyan_tensor, alignment));
       v_.layouts[i] = read_layout(tensor, row.name);
+      if (tensor.device_type != p().device_type || tensor.device_index != p().device_index) {
+        refuse(
+            row.name, "device " + device_text(tensor.device_type, tensor.device_index),
+            "the problem is on " + device_text(p().device_type, p().device_index) + "; all its tensors must be on one device");
+      }
       v_.pointers[i] = tensor.data;
     }
   }
