@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What each implementation is on a CUDA device.
 #include "cuda/device.hpp"
+#include "cuda/naive/naive.hpp"
 
 namespace dhyan::cuda {
 namespace {
@@ -13,11 +14,10 @@ std::string not_built(const dhyan_device_description&) { return "this version do
 
 constexpr core::ImplementationEntry kReference = {DHYAN_REFERENCE, "reference", DHYAN_CUDA, host_only, nullptr, nullptr};
 
-constexpr core::ImplementationEntry kNaive = {DHYAN_NAIVE, "naive", DHYAN_CUDA, without_kernels, nullptr, nullptr};
 constexpr core::ImplementationEntry kFused = {DHYAN_FUSED, "fused", DHYAN_CUDA, without_kernels, nullptr, nullptr};
 constexpr core::ImplementationEntry kCudnn = {DHYAN_CUDNN, "cudnn", DHYAN_CUDA, not_built, nullptr, nullptr};
 
-constexpr const core::ImplementationEntry* kRows[] = {&kReference, &kNaive, &kFused, &kCudnn};
+constexpr const core::ImplementationEntry* kRows[] = {&kReference, &naive_entry, &kFused, &kCudnn};
 
 }  // namespace
 
