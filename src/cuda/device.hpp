@@ -57,13 +57,15 @@ void check_stream(void* stream, std::int32_t device);
 class Scratch {
  public:
   Scratch(std::size_t bytes, std::int32_t device, void* stream);
-  ~Scratch();
+  ~Scratch() { release(); }
   Scratch(const Scratch&) = delete;
   Scratch& operator=(const Scratch&) = delete;
 
   void* data() const { return data_; }
 
  private:
+  void release();
+
   void* data_ = nullptr;
   std::int32_t device_;
   void* stream_;

@@ -3,20 +3,13 @@
 #include <gtest/gtest.h>
 
 #include "core/convert.hpp"
-#include "cuda/device.hpp"
+#include "cuda/naive/naive.hpp"
 #include "gpu/device.hpp"
 #include "support/bounds.hpp"
 #include "support/compare.hpp"
 
 namespace dhyan::testing::gpu {
 namespace {
-
-const core::ImplementationEntry& naive() {
-  for (const core::ImplementationEntry* entry : cuda::implementations()) {
-    if (entry->id == DHYAN_NAIVE) return *entry;
-  }
-  throw std::logic_error("no naive");
-}
 
 // Each query is one of three rows in turn, so that the three say what all the others are.
 TEST(GpuLarge, AMatrixOfScoresPastTwoToThe31) {
@@ -37,7 +30,7 @@ TEST(GpuLarge, AMatrixOfScoresPastTwoToThe31) {
   many.query.fill([&](auto, std::int64_t t, auto, std::int64_t h) { return few.query.get(0, t % 3, 0, h); });
   many.key = few.key;
   many.value = few.value;
-  const Forward got = run_forward(naive(), many);
+  const Forward got = run_forward(cuda::naive_entry, many);
   for (const std::int64_t first : {std::int64_t{0}, std::int64_t{23199}, all.query_length - 3}) {
     Forward part{few.out.like(), few.lse.like()};
     part.out.fill([&](auto, std::int64_t t, auto, std::int64_t h) { return got.out.get(0, first + t, 0, h); });
@@ -77,7 +70,7 @@ TEST(GpuLarge, ATensorThatReachesPastTwoToThe31) {
   problem.key.strides[0] = problem.value.strides[0] = apart;
   buffers.key = far[0];
   buffers.value = far[1];
-  const auto executable = naive().plan(problem, device());
+  const auto executable = cuda::naive_entry.plan(problem, device());
   EXPECT_NE(executable->describe().find("where they lie"), std::string::npos) << executable->describe();
   const Memory scratch(executable->scratch_bytes());
   expect_success(cudaDeviceSynchronize(), "cudaDeviceSynchronize");

@@ -18,7 +18,6 @@
 namespace dhyan::cuda {
 namespace {
 
-using naive::Gather;
 using naive::Matmul;
 using naive::MatmulShape;
 

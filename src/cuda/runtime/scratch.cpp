@@ -58,7 +58,7 @@ Scratch::Scratch(std::size_t bytes, std::int32_t device, void* stream) : device_
   check(cudaMallocFromPoolAsync(&data_, bytes, pool_of(device), on), action.c_str());
 }
 
-Scratch::~Scratch() {
+void Scratch::release() {
   if (data_ == nullptr) return;
   int former = device_;
   cudaGetDevice(&former);
