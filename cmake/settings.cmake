@@ -29,10 +29,11 @@ endif()
 set(DHYAN_FLAGS -Wall -Wextra -Wno-psabi -march=x86-64-v2 -maes -mpclmul -ffp-contract=off -fvisibility=hidden)
 if(DHYAN_WERROR)
   list(APPEND DHYAN_FLAGS -Werror)
+  set(DHYAN_CUDA_WERROR "-Werror=all-warnings -Xcompiler=-Werror")
 endif()
 add_compile_options("$<$<COMPILE_LANGUAGE:C,CXX>:${DHYAN_FLAGS}>" $<$<COMPILE_LANGUAGE:CXX>:-fvisibility-inlines-hidden>)
 # Rules that both sides share are constexpr or marked; both see the same code.
-add_compile_options("$<$<COMPILE_LANGUAGE:CUDA>:SHELL:-Xcompiler=-Wall,-Wextra,-fvisibility=hidden --expt-relaxed-constexpr>")
+add_compile_options("$<$<COMPILE_LANGUAGE:CUDA>:SHELL:-Xcompiler=-Wall,-Wextra,-fvisibility=hidden --expt-relaxed-constexpr ${DHYAN_CUDA_WERROR}>")
 
 if(DHYAN_SANITIZE)
   add_compile_options(-fsanitize=${DHYAN_SANITIZE} -fno-omit-frame-pointer -fno-sanitize-recover=all)
