@@ -80,9 +80,10 @@ def test_links_lead_somewhere(document):
 
 
 def test_output_is_what_the_programs_print():
-    """Numbers aside, which are the machine's; every line shown is printed, in this order."""
+    """Numbers aside, which are the machine's, and what it and the build say of a GPU; every line shown is printed, in this order."""
 
     def words(line):
+        line = re.sub(r"^(device: )?cuda:0.*", "cuda", line)
         return " ".join(re.sub(r"\d+(\.\d+)?(e[+-]\d+)?", "#", line).split())
 
     shown = {file: text for language, file, text in blocks(DOCUMENTS[0]) if language == "text"}
