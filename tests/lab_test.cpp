@@ -286,6 +286,21 @@ TEST(LabCharts, KeepNoComparisonWithWhatDidNotRun) {
   EXPECT_EQ(report::broken_rule(document), "");
 }
 
+TEST(LabGrowth, IsThatOfWhatIsAdded) {
+  const std::vector<std::int64_t> lengths = {128, 256, 512, 1024};
+  const auto costs = [&](double constant, double power) {
+    std::vector<double> all;
+    for (const std::int64_t t : lengths) all.push_back(constant + std::pow(static_cast<double>(t), power));
+    return all;
+  };
+  for (const double power : {1.0, 1.5, 2.0}) {
+    EXPECT_NEAR(growth_exponent(lengths, costs(0, power)), power, 1e-9);
+    EXPECT_NEAR(growth_exponent(lengths, costs(1e7, power)), power, 1e-6);  // sixteen threads' own scratch, say
+    EXPECT_NEAR(total_exponent(lengths, costs(0, power)), power, 1e-9);
+  }
+  EXPECT_EQ(total_exponent(lengths, std::vector<double>{0, 0, 0, 0}), 0);
+}
+
 TEST(LabChecks, SayWhatHeldAndWhatDidNot) {
   report::Step step;
   add_check(step, "a", {"", ""}, count(1), "=", count(1), true);

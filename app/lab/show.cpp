@@ -37,6 +37,18 @@ void drop_empty_series(report::Chart& chart) {
   if (std::ranges::find(chart.series, chart.baseline, &report::Series::key) == chart.series.end()) chart.baseline.clear();
 }
 
+double growth_exponent(std::span<const std::int64_t> lengths, std::span<const double> costs) {
+  const std::size_t last = costs.size() - 1;
+  const double range = std::log(static_cast<double>(lengths[last - 1]) / static_cast<double>(lengths[0]));
+  return std::log((costs[last] - costs[last - 1]) / (costs[1] - costs[0])) / range;
+}
+
+double total_exponent(std::span<const std::int64_t> lengths, std::span<const double> costs) {
+  if (!(costs.back() > 0)) return 0;
+  return std::log(costs.back() / costs.front()) /
+         std::log(static_cast<double>(lengths.back()) / static_cast<double>(lengths.front()));
+}
+
 void add_check(report::Step& step, std::string key, report::Text name, report::Cell value, std::string relation,
                report::Cell limit, bool holds, Gate gate) {
   const report::Verdict verdict = gate == Gate::informs ? report::Verdict::informative

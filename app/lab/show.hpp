@@ -2,6 +2,7 @@
 // How the lab writes numbers, and the checks it makes of them.
 #pragma once
 
+#include <span>
 #include <string>
 
 #include "problem/call.hpp"
@@ -25,6 +26,11 @@ report::Cell median(const std::optional<report::Timing>& timing);
 
 // Leaves out the series that nothing was measured of, and the comparison with them.
 void drop_empty_series(report::Chart& chart);
+
+// The p of cost ~ T^p, at least three lengths that double: of what is added from length to length, so that what every thread or
+// kernel needs at any length does not count; or of the whole (0 where there is no cost).
+double growth_exponent(std::span<const std::int64_t> lengths, std::span<const double> costs);
+double total_exponent(std::span<const std::int64_t> lengths, std::span<const double> costs);
 
 enum class Gate { fails_the_lab, informs };
 void add_check(report::Step& step, std::string key, report::Text name, report::Cell value, std::string relation,

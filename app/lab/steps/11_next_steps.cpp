@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <fmt/format.h>
 
-#include <cmath>
-
 #include "lab/show.hpp"
 #include "lab/steps.hpp"
 #include "lab/sweep.hpp"
@@ -76,7 +74,7 @@ void lengthen(Lab& lab, report::Step& step) {
   auto& table = std::get<report::Table>(step.blocks.back());
   report::Chart chart = memory_chart();
   const std::vector<std::int64_t> lengths =
-      lab.settings().quick ? std::vector<std::int64_t>{256, 512} : std::vector<std::int64_t>{256, 512, 1024, 2048};
+      lab.settings().quick ? std::vector<std::int64_t>{128, 256, 512} : std::vector<std::int64_t>{256, 512, 1024, 2048};
   std::vector<double> naive_bytes, fused_bytes;
   {
     app::Progress progress(static_cast<std::int64_t>(lengths.size() * std::size(candidates)));
@@ -110,12 +108,8 @@ void lengthen(Lab& lab, report::Step& step) {
                                    naive_bytes.front() / mebibyte, naive_bytes.back() / mebibyte,
                                    fused_bytes.front() / mebibyte, fused_bytes.back() / mebibyte)};
   step.blocks.emplace_back(std::move(chart));
-  // Memory ~ T^exponent over the whole range. Naive's has a share that grows as T besides the weights.
   constexpr double naive_least = 1.8, fused_most = 1;
-  const double range = std::log(static_cast<double>(lengths.back()) / static_cast<double>(lengths.front()));
-  const double naive_exponent = std::log(naive_bytes.back() / naive_bytes.front()) / range;
-  // A kernel may need no scratch at all.
-  const double fused_exponent = fused_bytes.back() > 0 ? std::log(fused_bytes.back() / fused_bytes.front()) / range : 0;
+  const double naive_exponent = growth_exponent(lengths, naive_bytes), fused_exponent = total_exponent(lengths, fused_bytes);
   const auto power = [](double exponent) { return report::Cell{fmt::format("T^{:.2f}", exponent), exponent}; };
   add_check(step, "11b_naive_growth", {"Naive's memory grows as T²", "naive की मेमोरी T² की तरह बढ़ती है"}, power(naive_exponent),
             "≥", {"T^1.8", naive_least}, naive_exponent >= naive_least);
