@@ -148,7 +148,8 @@ TEST_F(LabCommand, NeverShowsAFailedBoundAsHeld) {
   write_file(folder_.file("far.npy"), npy(array));
   const ProgramResult result = lab({"--steps", "4", "--query", "far.npy", "--key", "far.npy", "--value", "far.npy"});
   EXPECT_EQ(result.status, 1);
-  for (const json& check : results().at("steps")[0].at("checks")) {
+  const json report = results();
+  for (const json& check : report.at("steps")[0].at("checks")) {
     if (check.at("verdict") != "failed") continue;
     EXPECT_EQ(check.at("value").at("text"), "nan") << check;
   }
