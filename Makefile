@@ -37,7 +37,9 @@ run: $(BUILD)/build.ninja ## Attention of a real sentence encoder by every imple
 	  --value $(DATA)/minilm.safetensors:value --key-lengths $(DATA)/minilm.safetensors:key_lengths \
 	  --expect $(DATA)/minilm.safetensors:out_float64
 
-test: python browser build ## Run all tests (PRESET=asan or tsan: under sanitizers)
+test: python browser packages ## Run all tests (PRESET=asan or tsan: under sanitizers)
+	@cmake --preset $(PRESET) --log-level=NOTICE >/dev/null # the build tree may be older than .venv, and leave its tests out
+	@cmake --build --preset $(PRESET)
 	@.venv/bin/python scripts/test $(BUILD)
 
 bench: build ## Time the parts of the library and a few whole problems
