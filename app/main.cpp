@@ -12,14 +12,10 @@
 #include "dhyan/dhyan.hpp"
 #include "io/save.hpp"
 #include "report/terminal.hpp"
+#include "signals.hpp"
 
 namespace dhyan::app {
 namespace {
-
-bool is_ignored(int signal) {
-  struct sigaction action {};
-  return sigaction(signal, nullptr, &action) == 0 && action.sa_handler == SIG_IGN;
-}
 
 // Leaves at once, whatever is being computed; only async-signal-safe calls.
 void interrupted(int) {
@@ -35,12 +31,6 @@ void lost_file(int) {
   constexpr char sentence[] = "dhyan: a file became shorter while it was read\n";
   if (write(STDERR_FILENO, sentence, sizeof sentence - 1) < 0) _exit(exit_runtime);
   _exit(exit_runtime);
-}
-
-void handle(int signal, void (*handler)(int)) {
-  struct sigaction action {};
-  action.sa_handler = handler;
-  sigaction(signal, &action, nullptr);
 }
 
 // A program may be started without standard streams; a result file must not become one of them.
@@ -104,7 +94,7 @@ int main(int argc, char** argv) {
   hold_standard_streams();
   handle(SIGINT, interrupted);
   handle(SIGTERM, interrupted);
-  if (!is_ignored(SIGHUP)) handle(SIGHUP, interrupted);  // nohup asks for that
+  if (!is_ignored(SIGHUP)) handle(SIGHUP, interrupted);
   handle(SIGBUS, lost_file);
   std::signal(SIGXFSZ, SIG_IGN);  // a file over the shell's limit is then an error of write() like a full disk
   try {

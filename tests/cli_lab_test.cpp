@@ -6,14 +6,15 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
-#include "io/npy.hpp"
 #include "problem/random.hpp"
 #include "report/terminal.hpp"
+#include "support/files.hpp"
 #include "support/program.hpp"
 
 namespace dhyan::app {
 namespace {
 
+using ::dhyan::testing::npy_file;
 using ::dhyan::testing::ProgramOptions;
 using ::dhyan::testing::ProgramResult;
 using ::dhyan::testing::read_file;
@@ -31,8 +32,6 @@ using ::testing::Not;
 
 using Words = std::vector<std::string>;
 
-std::string npy(const Array& array) { return npy_header(array) + std::string(as_text(array.data.bytes())); }
-
 class LabCommand : public ::testing::Test {
  protected:
   ProgramResult lab(Words words, ProgramOptions options = {}) {
@@ -43,7 +42,7 @@ class LabCommand : public ::testing::Test {
   json results(const std::string& name = "lab-report") { return json::parse(read_file(folder_.file(name + "/results.json"))); }
   std::string random_npy(const std::string& name, Shape shape) {
     Random random(1);
-    write_file(folder_.file(name), npy(random_array(Element::f32, std::move(shape), random)));
+    write_file(folder_.file(name), npy_file(random_array(Element::f32, std::move(shape), random)));
     return folder_.file(name);
   }
 
@@ -145,7 +144,7 @@ TEST_F(LabCommand, NeverShowsAFailedBoundAsHeld) {
   Random random(1);
   Array array = random_array(Element::f32, {1, 8, 2, 16}, random);
   for (float& value : array.as<float>()) value *= 1e30F;  // scores overflow
-  write_file(folder_.file("far.npy"), npy(array));
+  write_file(folder_.file("far.npy"), npy_file(array));
   const ProgramResult result = lab({"--steps", "4", "--query", "far.npy", "--key", "far.npy", "--value", "far.npy"});
   EXPECT_EQ(result.status, 1);
   const json report = results();

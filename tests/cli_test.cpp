@@ -8,15 +8,17 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
+#include "io/bytes.hpp"
 #include "io/load.hpp"
-#include "io/npy.hpp"
 #include "problem/random.hpp"
+#include "support/files.hpp"
 #include "support/program.hpp"
 #include "support/random.hpp"
 
 namespace dhyan::app {
 namespace {
 
+using ::dhyan::testing::npy_file;
 using ::dhyan::testing::ProgramOptions;
 using ::dhyan::testing::ProgramResult;
 using ::dhyan::testing::read_file;
@@ -52,15 +54,13 @@ Words real_run() {
           real_data + ":key_lengths"};
 }
 
-std::string npy(const Array& array) { return npy_header(array) + std::string(as_text(array.data.bytes())); }
-
 // q.npy, k.npy, v.npy and more of a small random problem in a fresh folder.
 class CommandFiles : public ::testing::Test {
  protected:
   CommandFiles() : random_(::dhyan::testing::Random(::testing::UnitTest::GetInstance()->current_test_info()->name()).bits()) {}
 
   void put(const std::string& name, Element element, Shape shape) {
-    write_file(folder_.file(name), npy(random_array(element, std::move(shape), random_)));
+    write_file(folder_.file(name), npy_file(random_array(element, std::move(shape), random_)));
   }
   void put_problem(std::int64_t b = 2, std::int64_t t = 9, std::int64_t s = 13, std::int64_t n = 4, std::int64_t k = 2,
                    std::int64_t h = 16) {
@@ -306,7 +306,7 @@ TEST_F(CommandFiles, PackedSequencesEqualTheirDenseSelves) {
   for (const auto& [name, shape] : packed) {
     Array array = load(name);
     array.shape = shape;
-    write_file(folder_.file(name), npy(array));
+    write_file(folder_.file(name), npy_file(array));
   }
   for (const Words& offsets :
        {Words{"--query-offsets", "0,9", "--key-offsets", "0,13"}, Words{"--query-offsets", "0,0,9", "--key-offsets", "0,0,13"},
@@ -316,7 +316,7 @@ TEST_F(CommandFiles, PackedSequencesEqualTheirDenseSelves) {
     Array out = load("packed.npy");
     EXPECT_THAT(out.shape, ElementsAre(9, 4, 16));
     out.shape = {1, 9, 4, 16};
-    write_file(folder_.file("packed.npy"), npy(out));
+    write_file(folder_.file("packed.npy"), npy_file(out));
     const Array dense = load("dense.npy");
     for (std::int64_t i = 0; i < dense.count(); ++i) EXPECT_NEAR(out.as<float>()[i], dense.as<float>()[i], 1e-5);
   }
@@ -328,10 +328,10 @@ TEST_F(CommandFiles, MaskOfBytesIsTheMaskOfBooleans) {
   Array mask(Element::u8, {9, 13});
   for (std::uint8_t& byte : mask.as<std::uint8_t>())
     byte = random_.chance(0.5) ? 0 : static_cast<std::uint8_t>(random_.integer(1, 255));
-  write_file(folder_.file("bytes.npy"), npy(mask));
+  write_file(folder_.file("bytes.npy"), npy_file(mask));
   for (std::uint8_t& byte : mask.as<std::uint8_t>()) byte = byte != 0;
   mask.element = Element::boolean;
-  write_file(folder_.file("bools.npy"), npy(mask));
+  write_file(folder_.file("bools.npy"), npy_file(mask));
   ASSERT_EQ(run({"--mask", "bytes.npy", "--out", "r.npy"}).status, 0);
   EXPECT_EQ(run({"--mask", "bools.npy", "--expect", "r.npy", "--tolerance", "0"}).status, 0);
   EXPECT_EQ(run({"--expect", "r.npy"}).status, 1);

@@ -18,6 +18,7 @@
 #include "report/console.hpp"
 #include "report/folder.hpp"
 #include "report/terminal.hpp"
+#include "signals.hpp"
 
 namespace dhyan::app {
 namespace {
@@ -171,12 +172,9 @@ Exit run_lab(const LabOptions& options) {
   const lab::Settings settings = settings_from(options);
   const report::Folder folder(options.out, "--out");
   report::Document document = head_of(options, settings);
-  struct sigaction action {};
-  action.sa_handler = ask_to_stop;
-  sigaction(SIGINT, &action, nullptr);
-  sigaction(SIGTERM, &action, nullptr);
-  struct sigaction hangup {};
-  if (sigaction(SIGHUP, nullptr, &hangup) == 0 && hangup.sa_handler != SIG_IGN) sigaction(SIGHUP, &action, nullptr);
+  handle(SIGINT, ask_to_stop);
+  handle(SIGTERM, ask_to_stop);
+  if (!is_ignored(SIGHUP)) handle(SIGHUP, ask_to_stop);
   std::signal(SIGPIPE, SIG_IGN);
   const int width = lab_width();
   lab::run_steps(

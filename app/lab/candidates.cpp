@@ -40,7 +40,7 @@ std::optional<std::string> refusal(const Candidate& candidate, const app::Call& 
   return std::nullopt;
 }
 
-std::function<void()> prepare(const Candidate& candidate, const app::Call& call, const app::Outputs& outputs, Device) {
+std::function<void()> prepare(const Candidate& candidate, const app::Call& call, const app::Outputs& outputs) {
   if (candidate.module) {
     return [module = module_for(call), &call, &outputs] {
       module(call.query.view(), call.key.view(), call.value.view(), outputs.out.view());

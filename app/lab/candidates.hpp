@@ -38,7 +38,7 @@ inline constexpr Candidate module_bf16{
 std::optional<std::string> refusal(const Candidate& candidate, const app::Call& call, Device device);
 
 // One call of a candidate, ready to be repeated; `call` and `outputs` must outlive it.
-std::function<void()> prepare(const Candidate& candidate, const app::Call& call, const app::Outputs& outputs, Device device);
+std::function<void()> prepare(const Candidate& candidate, const app::Call& call, const app::Outputs& outputs);
 
 // The result of one call, written over poison.
 app::Outputs attend(const app::Call& call, Implementation implementation);

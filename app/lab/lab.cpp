@@ -35,7 +35,7 @@ std::optional<report::Timing> Lab::time(report::Step& step, const Candidate& can
     return std::nullopt;
   }
   const app::Outputs outputs = make_outputs(call);
-  const std::function<void()> run = prepare(candidate, call, outputs, settings_.device);
+  const std::function<void()> run = prepare(candidate, call, outputs);
   const std::vector<double> samples = app::time_calls(
       [&] {
         pause_point();

@@ -12,7 +12,7 @@ namespace dhyan::lab {
 
 report::Cell count(std::int64_t n) { return {fmt::format("{}", n), static_cast<double>(n)}; }
 
-report::Cell milliseconds(double ms) { return {fmt::format("{:.{}f}", ms, ms < 0.1 ? 4 : 2), ms}; }
+report::Cell milliseconds(double ms) { return {report::milliseconds(ms), ms}; }
 
 report::Cell difference(double value) { return {fmt::format("{:.2e}", value), value}; }
 

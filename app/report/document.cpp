@@ -212,6 +212,8 @@ std::string broken_rule(const Document& document) {
   return "";
 }
 
+std::string milliseconds(double ms) { return fmt::format("{:.{}f}", ms, ms < 0.1 ? 4 : 2); }
+
 Text in_words(Better better) {
   if (better == Better::none) return {};
   return better == Better::lower ? Text{"Lower is better.", "कम बेहतर है।"} : Text{"Higher is better.", "ज़्यादा बेहतर है।"};

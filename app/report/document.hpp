@@ -181,6 +181,9 @@ struct Document {  // NOLINT(bugprone-exception-escape): nlohmann's move is noex
   bool operator==(const Document&) const = default;
 };
 
+// "0.42", "0.0123": two digits after the point, two more under 0.1.
+std::string milliseconds(double ms);
+
 // "Lower is better."; empty where neither is.
 Text in_words(Better better);
 

@@ -13,7 +13,7 @@
 namespace dhyan::report {
 namespace {
 
-using namespace html;  // NOLINT(google-build-using-namespace): the pieces of this page
+using namespace html;  // the pieces of this page
 using Json = nlohmann::ordered_json;
 
 // Fills {{name}} in; what is filled in is not looked at again.

@@ -135,8 +135,6 @@ std::string json(const nlohmann::ordered_json& value) {
   return html;
 }
 
-std::string milliseconds(double ms) { return ms < 0.1 ? fmt::format("{:.4f}", ms) : fmt::format("{:.2f}", ms); }
-
 std::string table(const Table& table) {
   std::string html = fmt::format("<div class=\"scroll\" tabindex=\"0\"><table>\n<caption><div>{}</div></caption>\n<thead><tr>",
                                  words(table.title));

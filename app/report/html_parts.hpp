@@ -17,8 +17,6 @@ std::string words(const Text& text);
 std::string paragraph(const Text& text, std::string_view style_class = "");
 // Inside a <script> that holds data.
 std::string json(const nlohmann::ordered_json& value);
-// Milliseconds as everywhere in the lab: two digits after the point, two more under 0.1.
-std::string milliseconds(double ms);
 
 std::string table(const Table& table);
 // A figure; without Vega nothing.

@@ -58,7 +58,7 @@ std::int64_t memory_bytes() {
 dhyan_device_description describe_device(dhyan_device_type type, std::int32_t index) {
   if (type == DHYAN_CUDA) {
     if (const std::string reason = cuda::refusal(index); !reason.empty()) {
-      throw core::Error(DHYAN_UNSUPPORTED, "device: cuda:" + std::to_string(index) + ", " + reason);
+      throw core::Error(DHYAN_UNSUPPORTED, "device: " + device_text(type, index) + ", " + reason);
     }
     dhyan_device_description description = defaults<dhyan_device_description>();
     description.device_type = DHYAN_CUDA;

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "api/info.hpp"
 
-#include <dlfcn.h>
 #include <hwy/targets.h>
 
 #include <nlohmann/json.hpp>
 
 #include "api/choose.hpp"
 #include "api/device.hpp"
+#include "core/loaded_file.hpp"
 #include "core/parallel.hpp"
 #include "cpu/target.hpp"
 #include "cuda/device.hpp"
@@ -21,40 +21,28 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-// The file a function was loaded from; null when it cannot be told.
-template <class Function>
-Json path_of(Function* function) {
-  Dl_info found;
-  if (dladdr(reinterpret_cast<const void*>(function), &found) == 0 || found.dli_fname == nullptr) return nullptr;
-  return found.dli_fname;
-}
-
-Json present(const char* name, const Json& version, const Json& path) {
-  return {{"name", name}, {"available", true}, {"version", version}, {"path", path}, {"reason", nullptr}};
-}
-
-[[maybe_unused]] Json absent(const char* name, const char* reason) {
-  return {{"name", name}, {"available", false}, {"version", nullptr}, {"path", nullptr}, {"reason", reason}};
-}
-
 // null rather than an empty text.
 Json text_or_null(const std::string& text) { return text.empty() ? Json() : Json(text); }
+
+Json row_of(const cuda::Library& library) {
+  return {{"name", library.name},
+          {"available", library.reason.empty()},
+          {"version", text_or_null(library.version)},
+          {"path", text_or_null(library.path)},
+          {"reason", text_or_null(library.reason)}};
+}
 
 Json libraries() {
   Json all = Json::array();
 #ifdef DHYAN_STD_THREADS
-  all.push_back(absent("oneTBB", "not built: threads are std::thread"));
+  all.push_back(row_of({"oneTBB", "", "", "not built: threads are std::thread"}));
 #else
-  all.push_back(present("oneTBB", TBB_runtime_version(), path_of(&TBB_runtime_version)));
+  all.push_back(
+      row_of({"oneTBB", TBB_runtime_version(), core::loaded_file_of(reinterpret_cast<const void*>(&TBB_runtime_version)), ""}));
 #endif
-  all.push_back(present("Highway", DHYAN_HIGHWAY_VERSION, path_of(&hwy::SupportedTargets)));
-  for (const cuda::Library& library : cuda::libraries()) {
-    all.push_back({{"name", library.name},
-                   {"available", library.reason.empty()},
-                   {"version", text_or_null(library.version)},
-                   {"path", text_or_null(library.path)},
-                   {"reason", text_or_null(library.reason)}});
-  }
+  all.push_back(row_of(
+      {"Highway", DHYAN_HIGHWAY_VERSION, core::loaded_file_of(reinterpret_cast<const void*>(&hwy::SupportedTargets)), ""}));
+  for (const cuda::Library& library : cuda::libraries()) all.push_back(row_of(library));
   return all;
 }
 

@@ -41,12 +41,6 @@ void check_device_pointers(const dhyan_plan& plan, const Pointers& pointers, voi
   }
 }
 
-// `Block` is the memory of the plan's kind of device.
-template <class Block>
-void run_with_own(const dhyan_plan& plan, const dhyan_buffers& buffers, const Block& block, void* stream) {
-  plan.executable->run(buffers, block.data(), stream);
-}
-
 }  // namespace
 
 std::unique_ptr<dhyan_plan> make_plan(const Validated& validated, const dhyan_device_description& device) {
@@ -79,9 +73,11 @@ void run_plan(const dhyan_plan& plan, const dhyan_buffers& buffers, void* scratc
   if (scratch == nullptr && scratch_bytes == 0) {
     const std::size_t bytes = plan.executable->scratch_bytes();
     if (on_cpu) {
-      run_with_own(plan, buffers, Scratch(bytes), stream);
+      const Scratch block(bytes);
+      plan.executable->run(buffers, block.data(), stream);
     } else {
-      run_with_own(plan, buffers, cuda::Scratch(bytes, plan.problem.device_index, stream), stream);
+      const cuda::Scratch block(bytes, plan.problem.device_index, stream);
+      plan.executable->run(buffers, block.data(), stream);
     }
     return;
   }

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // With DHYAN_GPU_RECEIPT=FILE a whole run leaves a receipt: which sources, which device, what passed. Suites that another
 // program wrote there, of the same sources, stay.
-#include <cuda_runtime_api.h>
 #include <gtest/gtest.h>
 
 #include <cstdlib>
@@ -25,12 +24,6 @@ std::string today() {
   char text[16];
   std::strftime(text, sizeof text, "%Y-%m-%d", &parts);
   return text;
-}
-
-std::string version_of(cudaError_t (*ask)(int*)) {
-  int version = 0;
-  if (ask(&version) != cudaSuccess) return "";
-  return std::to_string(version / 1000) + "." + std::to_string(version % 1000 / 10);
 }
 
 std::string library(const std::string& name) {
@@ -92,8 +85,8 @@ class Receipt : public ::testing::EmptyTestEventListener {
                           {"date", today()},
                           {"device", device.name},
                           {"compute_capability", std::to_string(device.major) + "." + std::to_string(device.minor)},
-                          {"driver_cuda", version_of(cudaDriverGetVersion)},
-                          {"cuda_runtime", version_of(cudaRuntimeGetVersion)},
+                          {"driver", library("NVIDIA driver")},
+                          {"cuda_runtime", library("CUDA runtime")},
                           {"cublaslt", library("cuBLASLt")},
                           {"cudnn", library("cuDNN")},
                           {"passed", passed},

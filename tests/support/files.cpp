@@ -3,6 +3,8 @@
 
 #include <zlib.h>
 
+#include "io/npy.hpp"
+
 namespace dhyan::testing {
 namespace {
 
@@ -26,6 +28,8 @@ std::string number_or(std::int64_t claimed, std::size_t truth) {
 }
 
 }  // namespace
+
+std::string npy_file(const app::Array& array) { return app::npy_header(array) + std::string(app::as_text(array.data.bytes())); }
 
 std::string npy_file(std::string_view dictionary, std::string_view data, int version) {
   const std::string text = std::string(dictionary) + "\n";

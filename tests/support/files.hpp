@@ -8,6 +8,8 @@
 #include <string_view>
 #include <vector>
 
+#include "io/array.hpp"
+
 namespace dhyan::testing {
 
 template <class T>
@@ -19,6 +21,8 @@ std::string little_endian(T value) {
 
 // A .npy file with this dictionary and these element bytes.
 std::string npy_file(std::string_view dictionary, std::string_view data, int version = 1);
+// A .npy file of an array.
+std::string npy_file(const app::Array& array);
 // {'descr': …, 'fortran_order': False, 'shape': …, }
 std::string npy_dictionary(std::string_view descr, std::string_view shape);
 

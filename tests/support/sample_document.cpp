@@ -6,7 +6,7 @@
 namespace dhyan::testing {
 namespace {
 
-using namespace report;  // NOLINT(google-build-using-namespace): the document's own types, all through
+using namespace report;  // the document's own types, all through
 
 Check check(std::string key, Text name, Cell value, std::string relation, Cell limit, Verdict verdict) {
   return {std::move(key), std::move(name), std::move(value), std::move(relation), std::move(limit), verdict};

@@ -5,6 +5,7 @@
 #include <mutex>
 
 #include "core/error.hpp"
+#include "core/loaded_file.hpp"
 #include "cuda/runtime/library.hpp"
 
 namespace dhyan::cuda {
@@ -44,7 +45,7 @@ Loaded load() {
   take(f.preference_create, "cublasLtMatmulPreferenceCreate");
   take(f.preference_destroy, "cublasLtMatmulPreferenceDestroy");
   take(f.preference_set, "cublasLtMatmulPreferenceSetAttribute");
-  loaded.path = path_of(reinterpret_cast<const void*>(f.matmul));
+  loaded.path = core::loaded_file_of(reinterpret_cast<const void*>(f.matmul));
   return loaded;
 }
 

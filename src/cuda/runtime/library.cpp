@@ -9,6 +9,8 @@
 #include <system_error>
 #include <vector>
 
+#include "core/loaded_file.hpp"
+
 namespace dhyan::cuda {
 namespace {
 
@@ -27,7 +29,7 @@ std::vector<std::string> directories_of_environment() {
 // NVIDIA's Python packages lie in site-packages/nvidia, a package with libdhyan beside that folder or one below.
 std::vector<std::string> directories_of_packages() {
   std::vector<std::string> all;
-  const std::filesystem::path here = path_of(reinterpret_cast<const void*>(&open_library));
+  const std::filesystem::path here = core::loaded_file_of(reinterpret_cast<const void*>(&open_library));
   const std::filesystem::path folder = here.parent_path();
   for (const auto& root : {folder.parent_path(), folder.parent_path().parent_path()}) {
     std::error_code none;
@@ -64,11 +66,5 @@ OpenLibrary open_library(const std::string& soname) {
 }
 
 void* find_symbol(void* handle, const char* name) { return dlsym(handle, name); }
-
-std::string path_of(const void* symbol) {
-  Dl_info found;
-  if (symbol == nullptr || dladdr(symbol, &found) == 0 || found.dli_fname == nullptr) return {};
-  return found.dli_fname;
-}
 
 }  // namespace dhyan::cuda

@@ -19,7 +19,4 @@ OpenLibrary open_library(const std::string& soname);
 // Null when the library has no such function.
 void* find_symbol(void* handle, const char* name);
 
-// The file that a symbol was loaded from; empty when it cannot be told.
-std::string path_of(const void* symbol);
-
 }  // namespace dhyan::cuda
