@@ -17,6 +17,25 @@ namespace {
 
 constexpr std::size_t kGuard = 256;  // bytes behind each block that nobody may write
 
+void run(const core::ImplementationEntry& entry, const InputsOnDevice& on_device, cudaStream_t stream) {
+  const auto executable = entry.plan(on_device.problem(), device());
+  const Memory scratch(executable->scratch_bytes());
+  expect_success(cudaDeviceSynchronize(), "cudaDeviceSynchronize");
+  executable->run(on_device.buffers(), scratch.data(), stream);
+  expect_success(cudaDeviceSynchronize(), "cudaDeviceSynchronize");
+}
+
+// The implementations that run the problem; none is a failure.
+std::vector<const core::ImplementationEntry*> able(core::Problem problem) {
+  problem.device_type = DHYAN_CUDA;
+  std::vector<const core::ImplementationEntry*> all;
+  for (const core::ImplementationEntry* entry : cuda::implementations()) {
+    if (entry->unavailable(device()).empty() && !entry->refuse(problem, device())) all.push_back(entry);
+  }
+  EXPECT_FALSE(all.empty()) << "no implementation runs it";
+  return all;
+}
+
 }  // namespace
 
 void expect_success(cudaError_t status, const char* action) {
@@ -51,16 +70,9 @@ void Mirror::read(Array& array) const {
   EXPECT_TRUE(array.poison_outside_elements()) << "memory that is no element was written";
 }
 
-ForwardOnDevice::ForwardOnDevice(const Instance& x)
-    : instance_(x),
-      problem_(x.problem),
-      buffers_{},
-      empty_{x.out.like(), x.description.lse ? x.lse.like() : Array()},
-      out_(empty_.out),
-      lse_(empty_.lse) {
+InputsOnDevice::InputsOnDevice(const Instance& x, const core::Problem& problem) : problem_(problem) {
   problem_.device_type = DHYAN_CUDA;
   buffers_.struct_size = sizeof buffers_;
-  const auto copy = [&](const Array& array) -> const void* { return inputs_.emplace_back(array).data(); };
   buffers_.query = copy(x.query);
   buffers_.key = copy(x.key);
   buffers_.value = copy(x.value);
@@ -72,14 +84,51 @@ ForwardOnDevice::ForwardOnDevice(const Instance& x)
   buffers_.key_lengths = copy(x.key_lengths);
   buffers_.query_offsets = copy(x.query_offsets);
   buffers_.key_offsets = copy(x.key_offsets);
+}
+
+ForwardOnDevice::ForwardOnDevice(const Instance& x)
+    : InputsOnDevice(x, x.problem),
+      empty_{x.out.like(), x.description.lse ? x.lse.like() : Array()},
+      out_(empty_.out),
+      lse_(empty_.lse) {
   buffers_.out = out_.data();
   buffers_.lse = lse_.data();
 }
 
 Forward ForwardOnDevice::result() const {
-  Forward result{empty_.out.like(), instance_.description.lse ? empty_.lse.like() : Array()};
+  Forward result{empty_.out.like(), empty_.lse.like()};
   out_.read(result.out);
   lse_.read(result.lse);
+  return result;
+}
+
+BackwardOnDevice::BackwardOnDevice(const Instance& x, const Forward& given)
+    : InputsOnDevice(x, backward_problem(x, empty_gradients(x))),
+      empty_(empty_gradients(x)),
+      grad_query_(empty_.grad_query),
+      grad_key_(empty_.grad_key),
+      grad_value_(empty_.grad_value),
+      grad_bias_(empty_.grad_bias),
+      grad_sink_(empty_.grad_sink) {
+  buffers_.out = copy(given.out);
+  buffers_.lse = copy(given.lse);
+  buffers_.grad_out = copy(x.grad_out);
+  buffers_.grad_lse = copy(x.grad_lse);
+  buffers_.grad_query = grad_query_.data();
+  buffers_.grad_key = grad_key_.data();
+  buffers_.grad_value = grad_value_.data();
+  buffers_.grad_bias = grad_bias_.data();
+  buffers_.grad_sink = grad_sink_.data();
+}
+
+Backward BackwardOnDevice::result() const {
+  Backward result{empty_.grad_query.like(), empty_.grad_key.like(), empty_.grad_value.like(), empty_.grad_bias.like(),
+                  empty_.grad_sink.like()};
+  grad_query_.read(result.grad_query);
+  grad_key_.read(result.grad_key);
+  grad_value_.read(result.grad_value);
+  grad_bias_.read(result.grad_bias);
+  grad_sink_.read(result.grad_sink);
   return result;
 }
 
@@ -87,10 +136,13 @@ dhyan_device_description device() { return api::describe_device(DHYAN_CUDA, 0); 
 
 Forward run_forward(const core::ImplementationEntry& entry, const Instance& x, cudaStream_t stream) {
   const ForwardOnDevice on_device(x);
-  const auto executable = entry.plan(on_device.problem(), device());
-  const Memory scratch(executable->scratch_bytes());
-  expect_success(cudaDeviceSynchronize(), "cudaDeviceSynchronize");
-  executable->run(on_device.buffers(), scratch.data(), stream);
+  run(entry, on_device, stream);
+  return on_device.result();
+}
+
+Backward run_backward(const core::ImplementationEntry& entry, const Instance& x, const Forward& given, cudaStream_t stream) {
+  const BackwardOnDevice on_device(x, given);
+  run(entry, on_device, stream);
   return on_device.result();
 }
 
@@ -98,21 +150,38 @@ void check_case(const Instance& x) {
   SCOPED_TRACE(describe(x.description) + ", seed " + std::to_string(run_seed()));
   const Forward want = exact_forward(x);
   const ForwardBounds bounds = forward_bounds(x, want);
-  core::Problem problem = x.problem;
-  problem.device_type = DHYAN_CUDA;
-  int ran = 0;
-  for (const core::ImplementationEntry* entry : cuda::implementations()) {
-    if (!entry->unavailable(device()).empty() || entry->refuse(problem, device())) continue;
-    ++ran;
+  for (const core::ImplementationEntry* entry : able(x.problem)) {
     const Forward got = run_forward(*entry, x);
     EXPECT_TRUE(within(got.out, want.out, bounds.out)) << entry->name << " forward, out";
     if (!got.lse.present()) continue;
     EXPECT_TRUE(within(got.lse, want.lse, bounds.lse)) << entry->name << " forward, lse";
   }
-  EXPECT_GT(ran, 0) << "no implementation ran it";
 }
 
 void check_case(const Case& c) { check_case(Instance(c, Random(describe(c)))); }
+
+void check_backward(const Instance& x) {
+  const Case& c = x.description;
+  if (!(c.grad_query || c.grad_key || c.grad_value || c.grad_bias || c.grad_sink)) return;
+  SCOPED_TRACE(describe(c) + ", seed " + std::to_string(run_seed()));
+  const Forward given = rounded(x, exact_forward(x));
+  const Backward want = exact_backward(x, given);
+  const BackwardBounds bounds = backward_bounds(x, given, want);
+  for (const core::ImplementationEntry* entry : able(backward_problem(x, empty_gradients(x)))) {
+    const Backward got = run_backward(*entry, x, given);
+    const auto check = [&](const char* what, const Array& g, const Array& w, const Bound& bound) {
+      if (!w.present()) return;
+      EXPECT_TRUE(within(g, w, bound)) << entry->name << " backward, " << what;
+    };
+    check("grad_query", got.grad_query, want.grad_query, bounds.grad_query);
+    check("grad_key", got.grad_key, want.grad_key, bounds.grad_key);
+    check("grad_value", got.grad_value, want.grad_value, bounds.grad_value);
+    check("grad_bias", got.grad_bias, want.grad_bias, bounds.grad_bias);
+    check("grad_sink", got.grad_sink, want.grad_sink, bounds.grad_sink);
+  }
+}
+
+void check_backward(const Case& c) { check_backward(Instance(c, Random(describe(c)))); }
 
 ClientOnDevice::ClientOnDevice(Client& client) : client_(client) {
   client.options.threads = 0;

@@ -43,32 +43,59 @@ class Mirror {
   std::int64_t begin_ = 0;
 };
 
-// The inputs and outputs of a forward case on cuda:0.
-class ForwardOnDevice {
+// The inputs of a case on cuda:0.
+class InputsOnDevice {
  public:
-  explicit ForwardOnDevice(const Instance& instance);
   const core::Problem& problem() const { return problem_; }
   const core::Buffers& buffers() const { return buffers_; }
+
+ protected:
+  InputsOnDevice(const Instance& instance, const core::Problem& problem);
+  void* copy(const Array& array) { return inputs_.emplace_back(array).data(); }
+
+  core::Problem problem_;
+  core::Buffers buffers_{};
+
+ private:
+  std::vector<Mirror> inputs_;
+};
+
+// Forward, with its outputs.
+class ForwardOnDevice : public InputsOnDevice {
+ public:
+  explicit ForwardOnDevice(const Instance& instance);
   // What the device wrote; memory around the outputs is checked.
   Forward result() const;
 
  private:
-  const Instance& instance_;
-  core::Problem problem_;
-  core::Buffers buffers_;
-  std::vector<Mirror> inputs_;
   Forward empty_;
   Mirror out_, lse_;
+};
+
+// Backward, for the results of a forward pass given, with the gradients that the case asks for.
+class BackwardOnDevice : public InputsOnDevice {
+ public:
+  BackwardOnDevice(const Instance& instance, const Forward& given);
+  Backward result() const;
+
+ private:
+  Backward empty_;
+  Mirror grad_query_, grad_key_, grad_value_, grad_bias_, grad_sink_;
 };
 
 dhyan_device_description device();
 
 // Plan and run on cuda:0, outputs and scratch poisoned. The case must not be refused.
 Forward run_forward(const core::ImplementationEntry& entry, const Instance& instance, cudaStream_t stream = nullptr);
+Backward run_backward(const core::ImplementationEntry& entry, const Instance& instance, const Forward& given,
+                      cudaStream_t stream = nullptr);
 
-// Holds every implementation of CUDA devices that does not refuse the case to the reference.
+// Holds every implementation of CUDA devices that does not refuse the case to the reference; one at least must run it.
 void check_case(const Instance& instance);
 void check_case(const Case& c);
+// The same backward, for the reference's out and lse rounded; a case without gradients is none.
+void check_backward(const Instance& instance);
+void check_backward(const Case& c);
 
 // A client's problem with all its tensors on cuda:0.
 class ClientOnDevice {

@@ -10,16 +10,25 @@ namespace dhyan::testing::gpu {
 namespace {
 
 class GpuGrid : public ::testing::TestWithParam<Case> {};
+class GpuGridBackward : public ::testing::TestWithParam<Case> {};
 
 TEST_P(GpuGrid, EqualsTheReference) { check_case(GetParam()); }
+TEST_P(GpuGridBackward, EqualsTheReference) { check_backward(GetParam()); }
 
 INSTANTIATE_TEST_SUITE_P(EveryOption, GpuGrid, ::testing::ValuesIn(every_option()), case_name);
+INSTANTIATE_TEST_SUITE_P(EveryOption, GpuGridBackward, ::testing::ValuesIn(every_option()), case_name);
 INSTANTIATE_TEST_SUITE_P(EveryPair, GpuGrid, ::testing::ValuesIn(every_pair()), case_name);
+INSTANTIATE_TEST_SUITE_P(EveryPair, GpuGridBackward, ::testing::ValuesIn(every_pair()), case_name);
 INSTANTIATE_TEST_SUITE_P(EveryLength, GpuGrid, ::testing::ValuesIn(every_length()), case_name);
+INSTANTIATE_TEST_SUITE_P(EveryLength, GpuGridBackward, ::testing::ValuesIn(every_length()), case_name);
 INSTANTIATE_TEST_SUITE_P(EveryHeadDim, GpuGrid, ::testing::ValuesIn(every_head_dim()), case_name);
+INSTANTIATE_TEST_SUITE_P(EveryHeadDim, GpuGridBackward, ::testing::ValuesIn(every_head_dim()), case_name);
 INSTANTIATE_TEST_SUITE_P(EveryLayout, GpuGrid, ::testing::ValuesIn(every_layout()), case_name);
+INSTANTIATE_TEST_SUITE_P(EveryLayout, GpuGridBackward, ::testing::ValuesIn(every_layout()), case_name);
 INSTANTIATE_TEST_SUITE_P(Decode, GpuGrid, ::testing::ValuesIn(decode()), case_name);
+INSTANTIATE_TEST_SUITE_P(Decode, GpuGridBackward, ::testing::ValuesIn(decode()), case_name);
 INSTANTIATE_TEST_SUITE_P(ZeroSizes, GpuGrid, ::testing::ValuesIn(zero_sizes()), case_name);
+INSTANTIATE_TEST_SUITE_P(ZeroSizes, GpuGridBackward, ::testing::ValuesIn(zero_sizes()), case_name);
 
 // More entries than one grid dimension or one batched call takes.
 std::vector<Case> many_entries() {
@@ -39,6 +48,7 @@ std::vector<Case> many_entries() {
   return cases;
 }
 INSTANTIATE_TEST_SUITE_P(ManyEntries, GpuGrid, ::testing::ValuesIn(many_entries()), case_name);
+INSTANTIATE_TEST_SUITE_P(ManyEntries, GpuGridBackward, ::testing::ValuesIn(many_entries()), case_name);
 
 // One query against many keys.
 std::vector<Case> long_decode() {
@@ -56,6 +66,7 @@ std::vector<Case> long_decode() {
   return cases;
 }
 INSTANTIATE_TEST_SUITE_P(LongDecode, GpuGrid, ::testing::ValuesIn(long_decode()), case_name);
+INSTANTIATE_TEST_SUITE_P(LongDecode, GpuGridBackward, ::testing::ValuesIn(long_decode()), case_name);
 
 // Products whose unscaled sums pass the largest float, and a scale that brings them back.
 std::vector<Case> wide_values() {
@@ -71,6 +82,7 @@ std::vector<Case> wide_values() {
   return cases;
 }
 INSTANTIATE_TEST_SUITE_P(WideValues, GpuGrid, ::testing::ValuesIn(wide_values()), case_name);
+INSTANTIATE_TEST_SUITE_P(WideValues, GpuGridBackward, ::testing::ValuesIn(wide_values()), case_name);
 
 }  // namespace
 }  // namespace dhyan::testing::gpu
