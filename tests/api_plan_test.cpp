@@ -425,6 +425,9 @@ TEST(Device, DescriptionIsCheckedAndDecidesThreads) {
   EXPECT_EQ(answer([](auto& d) { d.memory_bytes = 0; }), "device: memory_bytes 0, it must be positive");
   EXPECT_EQ(answer([](auto& d) { d.threads = 0; }), "device: threads 0, it must be 1 to 1024");
   EXPECT_EQ(answer([](auto& d) { d.reserved = 1; }), "device: reserved 1, it must be 0");
+  EXPECT_EQ(answer([](auto& d) { d.reserved_too = 1; }), "device: reserved_too 1, it must be 0");
+  EXPECT_EQ(answer([](auto& d) { d.multiprocessors = -1; }), "device: multiprocessors -1, it must not be negative");
+  EXPECT_EQ(answer([](auto& d) { d.compute_major = -8; }), "device: compute_major -8, it must not be negative");
   EXPECT_EQ(answer([](auto& d) { d.device_type = DHYAN_CUDA, d.device_index = 99; }), "device: cuda:99, " + cuda::refusal(99));
 
   device.threads = 3;

@@ -262,6 +262,8 @@ const std::vector<Mistake> kOptionMistakes = {
     {"threads_too_many", [](Client& c) { c.options.threads = 1025; }, "threads: 1025, it must be 0 (all) to 1024"},
     {"allow_jit", [](Client& c) { c.options.allow_jit = 2; }, "allow_jit: 2, it must be 0 or 1"},
     {"check_pointers", [](Client& c) { c.options.check_pointers = -1; }, "check_pointers: -1, it must be 0 or 1"},
+    {"deterministic", [](Client& c) { c.options.deterministic = 2; }, "deterministic: 2, it must be 0 or 1"},
+    {"options_reserved", [](Client& c) { c.options.reserved = 1; }, "reserved: 1, it must be 0"},
 };
 
 const std::vector<Mistake> kPackedMistakes = {

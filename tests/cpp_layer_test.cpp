@@ -91,7 +91,8 @@ TEST_F(CppLayer, OptionsAreThoseOfTheCInterface) {
                            .origin = {.batch = 1, .head = 2, .query = 3, .key = 1},
                            .implementation = Implementation::reference,
                            .threads = 2,
-                           .check_pointers = true};
+                           .check_pointers = true,
+                           .deterministic = true};
   attention(query, key, value, o, l, options);
   const std::vector<float> got = out;
 

@@ -22,7 +22,7 @@ class Options(Structure):
     _fields_ += [("dropout_probability", c_double), ("dropout_seed", c_uint64), ("dropout_offset", c_uint64)]
     _fields_ += [(name, c_int64) for name in ("batch_origin", "head_origin", "query_origin", "key_origin")]
     _fields_ += [("max_query_length", c_int64), ("max_key_length", c_int64)]
-    _fields_ += [(name, c_int32) for name in ("precision", "threads", "allow_jit", "check_pointers")]
+    _fields_ += [(name, c_int32) for name in ("precision", "threads", "allow_jit", "check_pointers", "deterministic", "reserved")]
 
 
 class Problem(Structure):

@@ -145,6 +145,8 @@ typedef struct dhyan_options {
   int32_t threads;        /**< CPU threads; 0: all the process may use; on a GPU 0. Results do not depend on it. */
   int32_t allow_jit;      /**< lets `auto` consider implementations whose plans take seconds to build */
   int32_t check_pointers; /**< lets a plan's run check pointer kinds and overlap, as one-shot calls always do */
+  int32_t deterministic;  /**< 1: gradients have the same bits in every run, at a price on a GPU; all else always has */
+  int32_t reserved;       /**< 0 */
 } dhyan_options;
 
 /**
@@ -215,9 +217,12 @@ typedef struct dhyan_device_description {
   size_t struct_size;
   dhyan_device_type device_type;
   int32_t device_index;
-  int64_t memory_bytes; /**< `naive` refuses scores that need over 80 % of it */
-  int32_t threads;      /**< CPU: hardware threads this process may use */
-  int32_t reserved;     /**< 0 */
+  int64_t memory_bytes;                 /**< `naive` refuses scores that need over 80 % of it */
+  int32_t threads;                      /**< CPU: hardware threads this process may use */
+  int32_t reserved;                     /**< 0 */
+  int32_t compute_major, compute_minor; /**< GPU: compute capability; both 0: the device's own */
+  int32_t multiprocessors;              /**< GPU: decides how work is split; 0: the device's own */
+  int32_t reserved_too;                 /**< 0 */
 } dhyan_device_description;
 
 typedef struct dhyan_plan dhyan_plan;

@@ -225,6 +225,7 @@ struct Options {
   std::int32_t threads = 0;  ///< 0: all
   bool allow_jit = false;
   bool check_pointers = false;
+  bool deterministic = false;  ///< gradients have the same bits in every run
 };
 
 /// Where gradients go; absent ones are not computed.
@@ -285,6 +286,7 @@ struct CProblem {
     options.threads = o.threads;
     options.allow_jit = o.allow_jit ? 1 : 0;
     options.check_pointers = o.check_pointers ? 1 : 0;
+    options.deterministic = o.deterministic ? 1 : 0;
 
     dhyan_problem_init(&problem);
     problem.options = &options;

@@ -8,10 +8,10 @@ namespace dhyan::api {
 
 // Padding at a struct's end would let a later header's member hide in an older client's garbage.
 static_assert(sizeof(dhyan_tensor) == offsetof(dhyan_tensor, reserved) + sizeof(std::int32_t));
-static_assert(sizeof(dhyan_options) == offsetof(dhyan_options, check_pointers) + sizeof(std::int32_t));
+static_assert(sizeof(dhyan_options) == offsetof(dhyan_options, reserved) + sizeof(std::int32_t));
 static_assert(sizeof(dhyan_problem) == offsetof(dhyan_problem, grad_sink) + sizeof(void*));
 static_assert(sizeof(dhyan_buffers) == offsetof(dhyan_buffers, grad_sink) + sizeof(void*));
-static_assert(sizeof(dhyan_device_description) == offsetof(dhyan_device_description, reserved) + sizeof(std::int32_t));
+static_assert(sizeof(dhyan_device_description) == offsetof(dhyan_device_description, reserved_too) + sizeof(std::int32_t));
 
 std::size_t checked_struct_size(const void* bytes, std::size_t known, std::size_t least, std::string_view name) {
   std::size_t size;

@@ -63,7 +63,11 @@ dhyan_device_description describe_device(dhyan_device_type type, std::int32_t in
     dhyan_device_description description = defaults<dhyan_device_description>();
     description.device_type = DHYAN_CUDA;
     description.device_index = index;
-    description.memory_bytes = cuda::devices()[static_cast<std::size_t>(index)].memory_bytes;
+    const cuda::Device& gpu = cuda::devices()[static_cast<std::size_t>(index)];
+    description.memory_bytes = gpu.memory_bytes;
+    description.compute_major = gpu.major;
+    description.compute_minor = gpu.minor;
+    description.multiprocessors = gpu.multiprocessors;
     description.threads = 1;
     return description;
   }
@@ -91,14 +95,23 @@ dhyan_device_description device_of(const dhyan_problem* problem) {
 
 dhyan_device_description device_or_default(const dhyan_device_description* device, const dhyan_problem* problem) {
   if (device == nullptr) return device_of(problem);
-  const dhyan_device_description d = read(device, "device", sizeof(dhyan_device_description));
-  describe_device(d.device_type, d.device_index);
+  dhyan_device_description d = read(device, "device", offsetof(dhyan_device_description, compute_major));
+  const dhyan_device_description own = describe_device(d.device_type, d.device_index);
   const auto refuse = [](const char* member, std::int64_t value, const char* rule) {
     throw core::Error(DHYAN_INVALID_ARGUMENT, std::string("device: ") + member + " " + std::to_string(value) + ", " + rule);
   };
   if (d.memory_bytes <= 0) refuse("memory_bytes", d.memory_bytes, "it must be positive");
   if (d.threads < 1 || d.threads > 1024) refuse("threads", d.threads, "it must be 1 to 1024");
   if (d.reserved != 0) refuse("reserved", d.reserved, "it must be 0");
+  if (d.reserved_too != 0) refuse("reserved_too", d.reserved_too, "it must be 0");
+  if (d.compute_major < 0) refuse("compute_major", d.compute_major, "it must not be negative");
+  if (d.compute_minor < 0) refuse("compute_minor", d.compute_minor, "it must not be negative");
+  if (d.multiprocessors < 0) refuse("multiprocessors", d.multiprocessors, "it must not be negative");
+  if (d.compute_major == 0 && d.compute_minor == 0) {
+    d.compute_major = own.compute_major;
+    d.compute_minor = own.compute_minor;
+  }
+  if (d.multiprocessors == 0) d.multiprocessors = own.multiprocessors;
   return d;
 }
 

@@ -82,6 +82,8 @@ void apply_options(const dhyan_options& o, const dhyan_device_description& devic
   check_range("threads", o.threads, 0, 1024, "it must be 0 (all) to 1024");
   check_range("allow_jit", o.allow_jit, 0, 1, "it must be 0 or 1");
   check_range("check_pointers", o.check_pointers, 0, 1, "it must be 0 or 1");
+  check_range("deterministic", o.deterministic, 0, 1, "it must be 0 or 1");
+  check_range("reserved", o.reserved, 0, 0, "it must be 0");
   check_range("precision", o.precision, DHYAN_PRECISION_DEFAULT, DHYAN_PRECISION_TF32, "it must be default or tf32");
   if (o.precision == DHYAN_PRECISION_TF32 && device.device_type == DHYAN_CPU) {
     throw core::Error(DHYAN_UNSUPPORTED, "precision: tf32, a CPU multiplies f32 as f32; use the default precision");
@@ -105,6 +107,7 @@ void apply_options(const dhyan_options& o, const dhyan_device_description& devic
   p.threads = o.threads == 0 ? device.threads : o.threads;
   p.allow_jit = o.allow_jit != 0;
   p.check_pointers = o.check_pointers != 0;
+  p.deterministic = o.deterministic != 0;
   p.scale = scale_of(o, p);
   p.softcap = softcap_of(o, p);
   p.dropout = dropout_of(o, p);

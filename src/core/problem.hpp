@@ -58,6 +58,7 @@ struct Problem {
   std::int32_t threads = 1;  // resolved: never 0
   bool allow_jit = false;
   bool check_pointers = false;
+  bool deterministic = false;
 
   Operand query, key, value, out, grad_out, grad_query, grad_key, grad_value;  // strides: batch (packed: 0), token, head
   Operand lse, grad_lse;                                                       // strides: batch (packed: 0), head, token
