@@ -53,6 +53,32 @@ TEST(GpuSpecial, ARowWhoseLogitsAreNaNIsNoMaskedRow) {
   }
 }
 
+// A masked row's weights are 0, whatever its gradients would be; what lies past a length or in a gap reaches nobody.
+TEST(GpuSpecial, GradientsOfRowsThatSeeNothingAreZero) {
+  for (const dhyan_dtype dtype : kTypes) {
+    Case c = of_type(dtype);
+    c.query_lengths = {7, 19};
+    c.key_lengths = {37, 0};
+    c.bias = DHYAN_F32;
+    c.grad_bias = c.grad_lse = true;
+    const Instance x(c, Random("rows that see nothing"));
+    const Forward given = rounded(x, exact_forward(x));
+    const Backward got = run_backward(cuda::naive_entry, x, given);
+    for (std::int64_t n = 0; n < c.query_heads; ++n) {
+      for (std::int64_t h = 0; h < c.head_dim; ++h) {
+        ASSERT_EQ(got.grad_query.get(0, 8, n, h), 0);
+        ASSERT_EQ(got.grad_query.get(1, 3, n, h), 0);
+      }
+      for (std::int64_t s = 0; s < c.key_length; ++s) ASSERT_EQ(got.grad_bias.get(1, n, 3, s), 0);
+    }
+    for (std::int64_t h = 0; h < c.head_dim; ++h) {
+      ASSERT_EQ(got.grad_key.get(1, 5, 1, h), 0);
+      ASSERT_EQ(got.grad_value.get(1, 5, 1, h), 0);
+      EXPECT_NE(got.grad_key.get(0, 5, 1, h), 0);
+    }
+  }
+}
+
 // f32 is multiplied as f32 unless TF32 is asked for, which is neither ignored nor taken for less.
 TEST(GpuSpecial, TensorFloat32IsUsedWhenAskedForOnly) {
   Case c = of_type(DHYAN_F32);
@@ -69,6 +95,19 @@ TEST(GpuSpecial, TensorFloat32IsUsedWhenAskedForOnly) {
   EXPECT_LT(error, 2e-6);
   EXPECT_GT(error_of_tf32, 2e-5);
   EXPECT_LT(error_of_tf32, 2e-3);
+
+  const Forward given = rounded(x, exact);
+  const Backward want = exact_backward(x, given);
+  const Backward plain_gradients = run_backward(cuda::naive_entry, x, given);
+  const Backward tf32_gradients = run_backward(cuda::naive_entry, fast, given);
+  for (const auto gradient : {&Backward::grad_query, &Backward::grad_key, &Backward::grad_value}) {
+    const auto error_of = [&](const Backward& got) {
+      return difference((got.*gradient).values(), (want.*gradient).values()).relative;
+    };
+    EXPECT_LT(error_of(plain_gradients), 4e-6);
+    EXPECT_GT(error_of(tf32_gradients), 2e-5);
+    EXPECT_LT(error_of(tf32_gradients), 4e-3);
+  }
 }
 
 TEST(GpuSpecial, EveryRunGivesTheSameBits) {
@@ -82,6 +121,28 @@ TEST(GpuSpecial, EveryRunGivesTheSameBits) {
       const Forward again = run_forward(cuda::naive_entry, x);
       ASSERT_TRUE(same_bits(again.out, first.out)) << "run " << i;
       ASSERT_TRUE(same_bits(again.lse, first.lse)) << "run " << i;
+    }
+  }
+}
+
+TEST(GpuSpecial, EveryBackwardRunGivesTheSameBits) {
+  for (const dhyan_dtype dtype : kTypes) {
+    Case c = of_type(dtype);
+    c.query_length = 200;
+    c.key_length = 700;
+    c.dropout = 0.2;
+    c.bias = DHYAN_F32;
+    c.bias_broadcast = {true, true, false, false};
+    c.sink = c.grad_sink = c.grad_bias = true;
+    const Instance x(c, Random("the same bits backward"));
+    const Forward given = rounded(x, exact_forward(x));
+    const Backward first = run_backward(cuda::naive_entry, x, given);
+    for (int i = 0; i < 10; ++i) {
+      const Backward again = run_backward(cuda::naive_entry, x, given);
+      for (const auto gradient :
+           {&Backward::grad_query, &Backward::grad_key, &Backward::grad_value, &Backward::grad_bias, &Backward::grad_sink}) {
+        ASSERT_TRUE(same_bits(again.*gradient, first.*gradient)) << "run " << i;
+      }
     }
   }
 }

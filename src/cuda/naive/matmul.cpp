@@ -54,7 +54,9 @@ Matmul::Matmul(const MatmulShape& s, int device) : handle_(cublas_lt_handle(devi
   check(cublas_lt().operation_create(&operation, compute, wide_ ? CUDA_R_64F : CUDA_R_32F), "cublasLtMatmulDescCreate");
   operation_.reset(operation);
   set(operation, CUBLASLT_MATMUL_DESC_TRANSA, s.right_transposed ? CUBLAS_OP_T : CUBLAS_OP_N);
-  left_ = layout(s.input, s.depth, s.rows, s.left_stride, s.batches, s.left_batch);
+  set(operation, CUBLASLT_MATMUL_DESC_TRANSB, s.left_transposed ? CUBLAS_OP_T : CUBLAS_OP_N);
+  left_ = s.left_transposed ? layout(s.input, s.rows, s.depth, s.left_stride, s.batches, s.left_batch)
+                            : layout(s.input, s.depth, s.rows, s.left_stride, s.batches, s.left_batch);
   right_ = s.right_transposed ? layout(s.input, s.depth, s.columns, s.right_stride, s.batches, s.right_batch)
                               : layout(s.input, s.columns, s.depth, s.right_stride, s.batches, s.right_batch);
   result_ = layout(s.output, s.columns, s.rows, s.result_stride, s.batches, s.result_batch);

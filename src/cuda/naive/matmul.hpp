@@ -12,15 +12,16 @@
 
 namespace dhyan::cuda::naive {
 
-// result[m][n] = alpha * left[m][k] right, where right is [n][k] when transposed, else [k][n]. All strides in elements.
+// result[rows][columns] = alpha * left right. In memory left is [rows][depth], transposed [depth][rows]; right is
+// [depth][columns], transposed [columns][depth]. All strides in elements.
 struct MatmulShape {
-  bool right_transposed;
-  dhyan_dtype input, output;  // output: the inputs' type, or f32
-  bool tf32;                  // f32 inputs may be multiplied as TF32
-  std::int64_t rows, columns, depth;
-  std::int64_t left_stride, right_stride, result_stride;
-  std::int32_t batches;
-  std::int64_t left_batch, right_batch, result_batch;
+  bool left_transposed = false, right_transposed = false;
+  dhyan_dtype input = DHYAN_NONE, output = DHYAN_NONE;  // output: the inputs' type, or f32
+  bool tf32 = false;                                    // f32 inputs may be multiplied as TF32
+  std::int64_t rows = 0, columns = 0, depth = 0;
+  std::int64_t left_stride = 0, right_stride = 0, result_stride = 0;
+  std::int32_t batches = 1;
+  std::int64_t left_batch = 0, right_batch = 0, result_batch = 0;
 };
 
 // A product made ready: immutable, may run from many threads. The device must be current, here and in run.
