@@ -279,13 +279,13 @@ DHYAN_API dhyan_status dhyan_plan_run(const dhyan_plan* plan, const dhyan_buffer
 
 /** Joins two partial results over disjoint sets of keys: out = softmax-weighted sum, lse = log(e^lse_a + e^lse_b). Shapes as
     `out` and `lse` of a problem; `out` and `lse` may be the same tensors as one of the parts. A part whose lse is -inf counts
-    nothing. Outputs may differ in floating type, lse be f32 or f64; give a sink to one part only. In host memory only. */
+    nothing. Outputs may differ in floating type, lse be f32 or f64; give a sink to one part only. All on one device. */
 DHYAN_API dhyan_status dhyan_merge(const dhyan_tensor* out_a, const dhyan_tensor* lse_a, const dhyan_tensor* out_b,
                                    const dhyan_tensor* lse_b, const dhyan_tensor* out, const dhyan_tensor* lse, void* stream,
                                    char* message, size_t message_size);
 
-/** Converts element by element between f64, f32, f16 and bf16, to nearest even; shapes equal, strides free. In host memory
-    only. */
+/** Converts element by element between f64, f32, f16 and bf16, to nearest even; shapes equal, strides free. All on one
+    device. */
 DHYAN_API dhyan_status dhyan_convert(const dhyan_tensor* source, const dhyan_tensor* destination, void* stream, char* message,
                                      size_t message_size);
 

@@ -10,6 +10,7 @@
 #include "api/rows.hpp"
 #include "api/tensor.hpp"
 #include "core/parallel.hpp"
+#include "cuda/device.hpp"
 
 namespace dhyan::api {
 namespace {
@@ -19,9 +20,7 @@ constexpr std::int64_t kTask = std::int64_t{64} << 10;  // elements below which 
 
 [[noreturn]] void refuse(const std::string& sentence) { throw core::Error(DHYAN_INVALID_ARGUMENT, sentence); }
 
-Layout floating(const dhyan_tensor* tensor, const char* name) {
-  const dhyan_tensor t = read(tensor, name, offsetof(dhyan_tensor, alignment));
-  require_host(t, name, "dhyan_convert");
+Layout floating(const dhyan_tensor& t, const char* name) {
   const Layout layout = read_layout(t, name, true);
   if (layout.dtype < DHYAN_F64 || layout.dtype > DHYAN_BF16) {
     refuse(std::string(name) + ": dtype " + core::name_of(layout.dtype) + ", it must be f64, f32, f16 or bf16");
@@ -43,20 +42,43 @@ void convert_row(const void* from, const Layout& s, void* to, const Layout& d, s
   }
 }
 
+// As views of one shape; missing leading dimensions are 1.
+void convert_on_device(const Layout& s, void* from, const Layout& d, void* to, std::int32_t device, void* stream) {
+  cuda::Shape shape;
+  shape.fill(1);
+  cuda::View source{from, s.dtype, {}};
+  cuda::View destination{to, d.dtype, {}};
+  for (int i = 0; i < s.rank; ++i) {
+    const int at = DHYAN_MAX_RANK - s.rank + i;
+    shape[at] = s.shape[i];
+    source.strides[at] = s.strides[i];
+    destination.strides[at] = d.strides[i];
+  }
+  cuda::convert(shape, source, destination, device, stream);
+}
+
 }  // namespace
 
-void convert(const dhyan_tensor* source, const dhyan_tensor* destination, void* stream) {
+void convert(const dhyan_tensor* source_tensor, const dhyan_tensor* destination_tensor, void* stream) {
+  const dhyan_tensor source = read(source_tensor, "source", offsetof(dhyan_tensor, alignment));
+  const dhyan_tensor destination = read(destination_tensor, "destination", offsetof(dhyan_tensor, alignment));
   const Layout s = floating(source, "source");
   const Layout d = floating(destination, "destination");
+  require_device(destination, "destination", source, "source");
   if (s.rank != d.rank || s.shape != d.shape) {
     refuse("destination: shape " + shape_text(d) + ", it must be the source's, " + shape_text(s));
   }
-  if (stream != nullptr) refuse("stream: not NULL, a CPU has no streams");
+  require_stream(stream, source);
   if (s.elements == 0) return;
-  check_pointer(s, source->data, "source");
-  check_pointer(d, destination->data, "destination");
+  check_pointer(s, source.data, "source");
+  check_pointer(d, destination.data, "destination");
   if (overlaps_itself(d)) refuse("destination: shape " + shape_text(d) + ", its elements must not share memory");
-  if (overlap(s, source->data, d, destination->data)) refuse("destination: shares memory with source, it must not overlap it");
+  if (overlap(s, source.data, d, destination.data)) refuse("destination: shares memory with source, it must not overlap it");
+  if (source.device_type == DHYAN_CUDA) {
+    cuda::check_pointer(source.data, "source", source.device_index);
+    cuda::check_pointer(destination.data, "destination", source.device_index);
+    return convert_on_device(s, source.data, d, destination.data, source.device_index, stream);
+  }
 
   const std::int64_t row = s.rank == 0 ? 1 : s.shape[s.rank - 1];
   const std::int64_t rows = s.elements / row;
@@ -74,8 +96,8 @@ void convert(const dhyan_tensor* source, const dhyan_tensor* destination, void* 
         s_at += index * s.strides[i];
         d_at += index * d.strides[i];
       }
-      const void* from = core::advance(static_cast<const void*>(source->data), s.dtype, s_at);
-      void* to = core::advance(destination->data, d.dtype, d_at);
+      const void* from = core::advance(static_cast<const void*>(source.data), s.dtype, s_at);
+      void* to = core::advance(destination.data, d.dtype, d_at);
       if (s.dtype == DHYAN_F64) {
         convert_row<double>(from, s, to, d, row);
       } else {

@@ -12,6 +12,7 @@
 #include "api/rows.hpp"
 #include "api/tensor.hpp"
 #include "core/parallel.hpp"
+#include "cuda/device.hpp"
 
 namespace dhyan::api {
 namespace {
@@ -27,9 +28,13 @@ struct Named {
   void* data;
 };
 
-Named named(const dhyan_tensor* tensor, const char* name) {
+struct Parts {
+  Named out_a, lse_a, out_b, lse_b, out, lse;
+};
+
+Named named(const dhyan_tensor* tensor, const char* name, const dhyan_tensor& first) {
   const dhyan_tensor t = read(tensor, name, offsetof(dhyan_tensor, alignment));
-  require_host(t, name, "dhyan_merge");
+  require_device(t, name, first, "out_a");
   return {name, read_layout(t, name, true), t.data};
 }
 
@@ -111,56 +116,76 @@ void join_row(const void* a, const Layout& la, const void* b, const Layout& lb, 
   }
 }
 
+// Joins rows [begin, end) of lse's elements in host memory.
+void join_rows(const Parts& p, std::int64_t begin, std::int64_t end) {
+  const int first = p.out.layout.rank - 3;
+  const std::int64_t tokens = p.out.layout.shape[first];
+  const std::int64_t heads = p.out.layout.shape[first + 1];
+  const bool wide = p.out_a.layout.dtype == DHYAN_F64 || p.out_b.layout.dtype == DHYAN_F64;
+  for (std::int64_t row = begin; row < end; ++row) {
+    const std::int64_t n = row % heads;
+    const std::int64_t t = row / heads % tokens;
+    const std::int64_t b = row / heads / tokens;
+    const auto out_at = [&](const Layout& x) {
+      return (first ? b * x.strides[0] : 0) + t * x.strides[first] + n * x.strides[first + 1];
+    };
+    const auto lse_at = [&](const Layout& x) {
+      return (first ? b * x.strides[0] : 0) + n * x.strides[first] + t * x.strides[first + 1];
+    };
+    const auto lse_of = [&](const Named& x) { return core::load(x.data, x.layout.dtype, lse_at(x.layout)); };
+    const Weights w = weigh(lse_of(p.lse_a), lse_of(p.lse_b));
+    core::store(p.lse.data, p.lse.layout.dtype, lse_at(p.lse.layout), w.lse);
+    if (p.out.layout.elements == 0) continue;
+    const auto row_of = [&](const Named& x) { return core::advance(x.data, x.layout.dtype, out_at(x.layout)); };
+    if (wide) {
+      join_row<double>(row_of(p.out_a), p.out_a.layout, row_of(p.out_b), p.out_b.layout, row_of(p.out), p.out.layout, w);
+    } else {
+      join_row<float>(row_of(p.out_a), p.out_a.layout, row_of(p.out_b), p.out_b.layout, row_of(p.out), p.out.layout, w);
+    }
+  }
+}
+
+// The same on a device; missing batches are 1.
+void join_on_device(const Parts& p, std::int32_t device, void* stream) {
+  const int first = p.out.layout.rank - 3;
+  const auto& shape = p.out.layout.shape;
+  const auto view = [&](const Named& x, bool is_lse) {
+    const auto& strides = x.layout.strides;
+    const std::int64_t batch = first ? strides[0] : 0;
+    if (is_lse) return cuda::View{x.data, x.layout.dtype, {batch, strides[first + 1], strides[first], 0}};
+    return cuda::View{x.data, x.layout.dtype, {batch, strides[first], strides[first + 1], strides[first + 2]}};
+  };
+  cuda::merge({first ? shape[0] : 1, shape[first], shape[first + 1], shape[first + 2]},
+              {view(p.out_a, false), view(p.lse_a, true), view(p.out_b, false), view(p.lse_b, true), view(p.out, false),
+               view(p.lse, true)},
+              device, stream);
+}
+
 }  // namespace
 
 void merge(const dhyan_tensor* out_a, const dhyan_tensor* lse_a, const dhyan_tensor* out_b, const dhyan_tensor* lse_b,
            const dhyan_tensor* out, const dhyan_tensor* lse, void* stream) {
-  const Named oa = named(out_a, "out_a");
-  const Named la = named(lse_a, "lse_a");
-  const Named ob = named(out_b, "out_b");
-  const Named lb = named(lse_b, "lse_b");
-  const Named o = named(out, "out");
-  const Named l = named(lse, "lse");
-  for (const Named* t : {&oa, &ob, &o}) check_out(*t, oa);
-  for (const Named* t : {&la, &lb, &l}) check_lse(*t, oa);
-  if (stream != nullptr) refuse("stream: not NULL, a CPU has no streams");
-  for (const Named* t : {&oa, &la, &ob, &lb, &o, &l}) check_pointer(t->layout, t->data, t->name);
-  check_output(o, {&oa, &la, &ob, &lb, &l}, oa, ob);
-  check_output(l, {&oa, &la, &ob, &lb, &o}, la, lb);
+  const dhyan_tensor device = read(out_a, "out_a", offsetof(dhyan_tensor, alignment));
+  const Parts p{named(out_a, "out_a", device), named(lse_a, "lse_a", device), named(out_b, "out_b", device),
+                named(lse_b, "lse_b", device), named(out, "out", device),     named(lse, "lse", device)};
+  for (const Named* t : {&p.out_a, &p.out_b, &p.out}) check_out(*t, p.out_a);
+  for (const Named* t : {&p.lse_a, &p.lse_b, &p.lse}) check_lse(*t, p.out_a);
+  require_stream(stream, device);
+  const bool on_device = device.device_type == DHYAN_CUDA;
+  for (const Named* t : {&p.out_a, &p.lse_a, &p.out_b, &p.lse_b, &p.out, &p.lse}) {
+    check_pointer(t->layout, t->data, t->name);
+    if (on_device && t->layout.elements > 0) cuda::check_pointer(t->data, t->name, device.device_index);
+  }
+  check_output(p.out, {&p.out_a, &p.lse_a, &p.out_b, &p.lse_b, &p.lse}, p.out_a, p.out_b);
+  check_output(p.lse, {&p.out_a, &p.lse_a, &p.out_b, &p.lse_b, &p.out}, p.lse_a, p.lse_b);
+  if (on_device) return join_on_device(p, device.device_index, stream);
 
-  const int first = o.layout.rank - 3;
-  const auto& shape = o.layout.shape;
-  const std::int64_t tokens = shape[first];
-  const std::int64_t heads = shape[first + 1];
-  const std::int64_t rows = l.layout.elements;
-  const bool wide = oa.layout.dtype == DHYAN_F64 || ob.layout.dtype == DHYAN_F64;
-  const std::int64_t rows_per_task = std::max<std::int64_t>(1, kTask / std::max<std::int64_t>(1, shape[first + 2]));
+  const std::int64_t rows = p.lse.layout.elements;
+  const std::int64_t width = p.out.layout.shape[p.out.layout.rank - 1];
+  const std::int64_t rows_per_task = std::max<std::int64_t>(1, kTask / std::max<std::int64_t>(1, width));
   const int threads = rows <= rows_per_task ? 1 : core::hardware_threads();
   core::parallel_for((rows + rows_per_task - 1) / rows_per_task, threads, [&](std::int64_t task, int) {
-    const std::int64_t end = std::min(rows, (task + 1) * rows_per_task);
-    for (std::int64_t row = task * rows_per_task; row < end; ++row) {
-      const std::int64_t n = row % heads;
-      const std::int64_t t = row / heads % tokens;
-      const std::int64_t b = row / heads / tokens;
-      const auto out_at = [&](const Layout& x) {
-        return (first ? b * x.strides[0] : 0) + t * x.strides[first] + n * x.strides[first + 1];
-      };
-      const auto lse_at = [&](const Layout& x) {
-        return (first ? b * x.strides[0] : 0) + n * x.strides[first] + t * x.strides[first + 1];
-      };
-      const Weights w = weigh(core::load(la.data, la.layout.dtype, lse_at(la.layout)),
-                              core::load(lb.data, lb.layout.dtype, lse_at(lb.layout)));
-      core::store(l.data, l.layout.dtype, lse_at(l.layout), w.lse);
-      if (o.layout.elements == 0) continue;
-      const void* a = core::advance(static_cast<const void*>(oa.data), oa.layout.dtype, out_at(oa.layout));
-      const void* c = core::advance(static_cast<const void*>(ob.data), ob.layout.dtype, out_at(ob.layout));
-      void* to = core::advance(o.data, o.layout.dtype, out_at(o.layout));
-      if (wide) {
-        join_row<double>(a, oa.layout, c, ob.layout, to, o.layout, w);
-      } else {
-        join_row<float>(a, oa.layout, c, ob.layout, to, o.layout, w);
-      }
-    }
+    join_rows(p, task * rows_per_task, std::min(rows, (task + 1) * rows_per_task));
   });
 }
 

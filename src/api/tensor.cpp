@@ -132,11 +132,16 @@ void check_device(const dhyan_tensor& t, const char* name) {
   if (t.device_index != 0) refuse(name, "device_index " + std::to_string(t.device_index) + ", the CPU has index 0 only");
 }
 
-void require_host(const dhyan_tensor& t, const char* name, const char* call) {
+void require_device(const dhyan_tensor& t, const char* name, const dhyan_tensor& first, const char* first_name) {
   check_device(t, name);
-  if (t.device_type == DHYAN_CPU) return;
-  throw core::Error(DHYAN_UNSUPPORTED, std::string(name) + ": device " + device_text(t.device_type, t.device_index) + ", " +
-                                           call + " works in host memory only so far; copy the tensor there");
+  if (t.device_type == first.device_type && t.device_index == first.device_index) return;
+  refuse(name, "device " + device_text(t.device_type, t.device_index) + ", " + first_name + " is on " +
+                   device_text(first.device_type, first.device_index) + "; all tensors must be on one device");
+}
+
+void require_stream(void* stream, const dhyan_tensor& first) {
+  if (first.device_type == DHYAN_CUDA) return cuda::check_stream(stream, first.device_index);
+  if (stream != nullptr) refuse("stream", "not NULL, a CPU has no streams");
 }
 
 std::string device_text(dhyan_device_type type, std::int32_t index) {

@@ -41,8 +41,9 @@ Layout read_layout(const dhyan_tensor& tensor, const char* name, bool any_last_s
 // Checks that a tensor names a device that can be used here. Throws Error with `name` as the argument.
 void check_device(const dhyan_tensor& tensor, const char* name);
 
-// Checks that a tensor lies in host memory, all that `call` works on. Throws Error.
-void require_host(const dhyan_tensor& tensor, const char* name, const char* call);
+// Checks that a tensor, or a stream, belongs to the device of the first tensor of its call. Throws Error.
+void require_device(const dhyan_tensor& tensor, const char* name, const dhyan_tensor& first, const char* first_name);
+void require_stream(void* stream, const dhyan_tensor& first);
 
 // "cpu", "cuda:0".
 std::string device_text(dhyan_device_type type, std::int32_t index);

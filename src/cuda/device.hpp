@@ -3,6 +3,7 @@
 // toolkit answers the same questions (src/cuda/absent).
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -70,6 +71,22 @@ class Scratch {
   std::int32_t device_;
   void* stream_;
 };
+
+// Elements in a device's memory; strides in elements, in the order of the shape that goes with it.
+struct View {
+  void* data;
+  dhyan_dtype dtype;
+  std::array<std::int64_t, DHYAN_MAX_RANK> strides;
+};
+using Shape = std::array<std::int64_t, DHYAN_MAX_RANK>;
+
+// dhyan_convert and dhyan_merge of tensors that were checked. Sizes that are missing are 1.
+void convert(const Shape& shape, const View& source, const View& destination, std::int32_t device, void* stream);
+// The shape is batch, token, head, element; views of lse have strides in this order too.
+struct Parts {
+  View out_a, lse_a, out_b, lse_b, out, lse;
+};
+void merge(const Shape& shape, const Parts& parts, std::int32_t device, void* stream);
 
 // Gives the pools' unused memory back to the devices.
 void trim();
