@@ -21,6 +21,7 @@ ROOT = Path(__file__).resolve().parents[2]
 THREADS = len(os.sched_getaffinity(0))
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
 
+from bars import Bars
 from dhyan_c import BACKWARD, FORWARD, Library
 from timing import geometric_mean, interleave, ratio
 from statistics import median
@@ -228,22 +229,6 @@ def google_benchmarks(program, repeats):
     if done.returncode != 0:
         return {"error": done.stderr.strip()[-200:]}
     return {x["run_name"]: x for x in json.loads(done.stdout)["benchmarks"] if x.get("aggregate_name") == "median"}
-
-
-class Bars:
-    def __init__(self):
-        self.rows = []
-
-    def add(self, name, figure, limit, at_least=True, unit="x"):
-        met = bool(figure >= limit if at_least else figure <= limit) if figure == figure else None
-        self.rows.append({"bar": name, "measured": figure, "limit": limit, "at_least": at_least, "unit": unit, "met": met})
-
-    def print(self):
-        print("\nbars")
-        for row in self.rows:
-            verdict = {True: "met", False: "MISSED", None: "not measured"}[row["met"]]
-            sign = ">=" if row["at_least"] else "<="
-            print(f"  {row['bar']:66} {row['measured']:>9.3f} {sign} {row['limit']:g} {row['unit']:6} {verdict}")
 
 
 def speed_bars(bars, rows, has_amx):

@@ -4,7 +4,8 @@ import ctypes
 from ctypes import POINTER, Structure, byref, c_char_p, c_double, c_int32, c_int64, c_size_t, c_uint64, c_void_p
 
 DTYPES = {"float64": 1, "float32": 2, "float16": 3, "bfloat16": 4, "bool": 16, "int32": 17, "int64": 18}
-IMPLEMENTATIONS = {"auto": 0, "reference": 1, "naive": 2, "fused": 3}
+IMPLEMENTATIONS = {"auto": 0, "reference": 1, "naive": 2, "fused": 3, "cudnn": 4}
+CUDA = 1
 FORWARD, BACKWARD = 0, 1
 TENSORS = "query key value out lse bias mask alibi_slopes sink query_lengths key_lengths query_offsets key_offsets".split()
 GRADIENTS = "grad_out grad_lse grad_query grad_key grad_value grad_bias grad_sink".split()
@@ -58,7 +59,8 @@ class Library:
 
 class Plan:
     """A plan over named arrays, and the pointers to run it with. Arrays are torch tensors, numpy arrays or (dtype, shape) for a
-    plan that is only looked at; their memory stays the caller's."""
+    plan that is only looked at; their memory stays the caller's. So does that of `scratch`, a torch tensor, which runs on a GPU
+    use when it is set (the library's own cannot be captured in a graph)."""
 
     def __init__(self, library, direction, arrays, options):
         self.library, self.arrays = library, arrays
@@ -77,14 +79,16 @@ class Plan:
         create = library.c.dhyan_plan_create
         self._check(create(byref(problem), direction, None, byref(self.handle), self.message, len(self.message)))
         self.scratch_bytes = library.c.dhyan_plan_scratch_bytes(self.handle)
+        self.scratch = None
 
     def _check(self, status):
         if status != 0:
             raise RuntimeError(self.message.value.decode())
 
-    def __call__(self):
-        run = self.library.c.dhyan_plan_run
-        self._check(run(self.handle, byref(self.buffers), None, 0, None, self.message, len(self.message)))
+    def __call__(self, stream=None):
+        run, scratch = self.library.c.dhyan_plan_run, self.scratch
+        place = (None, 0) if scratch is None else (scratch.data_ptr(), scratch.nbytes)
+        self._check(run(self.handle, byref(self.buffers), *place, stream, self.message, len(self.message)))
 
     def describe(self):
         text = ctypes.create_string_buffer(self.library.c.dhyan_plan_describe(self.handle, None, 0) + 1)
@@ -111,6 +115,8 @@ def describe(library, array):
             strides.insert(0, strides[0] * extent)
     elif hasattr(array, "data_ptr"):
         dtype, shape, data, strides = str(array.dtype).split(".")[-1], array.shape, array.data_ptr(), array.stride()
+        if array.device.type == "cuda":
+            tensor.device_type, tensor.device_index = CUDA, array.device.index
     else:
         dtype, shape, data = str(array.dtype), array.shape, array.ctypes.data
         strides = [stride // array.itemsize for stride in array.strides]
