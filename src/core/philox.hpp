@@ -24,13 +24,17 @@ DHYAN_HOST_DEVICE inline std::array<std::uint32_t, 4> philox(std::uint64_t key, 
   return counter;
 }
 
+// The random words of the four weights that share a block with (b, n, t) and this key position of the whole problem.
+DHYAN_HOST_DEVICE inline std::array<std::uint32_t, 4> keep_words(const Problem& p, std::int64_t b, std::int64_t n,
+                                                                 std::int64_t t, std::uint64_t key_position) {
+  return philox(p.dropout.key, {static_cast<std::uint32_t>(key_position / 4), static_cast<std::uint32_t>(t + p.query_origin),
+                                static_cast<std::uint32_t>(n + p.head_origin), static_cast<std::uint32_t>(b + p.batch_origin)});
+}
+
 // Whether the weight of (b, n, t, s), positions inside this shard, is kept.
 DHYAN_HOST_DEVICE inline bool keeps(const Problem& p, std::int64_t b, std::int64_t n, std::int64_t t, std::int64_t s) {
   const std::uint64_t key_position = static_cast<std::uint64_t>(s + p.key_origin);
-  const auto words =
-      philox(p.dropout.key, {static_cast<std::uint32_t>(key_position / 4), static_cast<std::uint32_t>(t + p.query_origin),
-                             static_cast<std::uint32_t>(n + p.head_origin), static_cast<std::uint32_t>(b + p.batch_origin)});
-  return words[key_position % 4] >= p.dropout.threshold;
+  return keep_words(p, b, n, t, key_position)[key_position % 4] >= p.dropout.threshold;
 }
 
 }  // namespace dhyan::core

@@ -6,6 +6,11 @@
 
 namespace dhyan::cuda::ptx {
 
+// 16 bytes, both sides aligned to 16.
+__device__ __forceinline__ void cp_async(std::uint32_t to, const void* from) {
+  asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(to), "l"(from) : "memory");
+}
+
 // 16 bytes, of which the first `bytes` come from `from` and the rest are 0; `from` is aligned to 16 bytes even when bytes is 0.
 __device__ __forceinline__ void cp_async(std::uint32_t to, const void* from, int bytes) {
   asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"(from), "r"(bytes) : "memory");

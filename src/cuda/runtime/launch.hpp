@@ -19,4 +19,23 @@ void launch(const char* name, void (*kernel)(Parameters...), dim3 grid, dim3 blo
                block, shared_bytes);
 }
 
+// The same; where the device can (compute capability 9.0), the kernel starts before the one before it has ended and waits for
+// it itself (ptx/dependent.cuh).
+template <class Arguments>
+void launch_dependent(const char* name, void (*kernel)(Arguments), dim3 grid, dim3 block, std::size_t shared_bytes,
+                      cudaStream_t stream, const Arguments& arguments, bool early) {
+  cudaLaunchAttribute attribute{};
+  attribute.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+  attribute.val.programmaticStreamSerializationAllowed = 1;
+  cudaLaunchConfig_t config{};
+  config.gridDim = grid;
+  config.blockDim = block;
+  config.dynamicSmemBytes = shared_bytes;
+  config.stream = stream;
+  config.attrs = &attribute;
+  config.numAttrs = early ? 1 : 0;
+  void* pointers[] = {const_cast<Arguments*>(&arguments)};
+  check_launch(cudaLaunchKernelExC(&config, reinterpret_cast<const void*>(kernel), pointers), name, grid, block, shared_bytes);
+}
+
 }  // namespace dhyan::cuda

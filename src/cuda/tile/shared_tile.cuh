@@ -57,6 +57,15 @@ __device__ __forceinline__ void load_tile(std::uint32_t tile, const GlobalRows<T
   const int left = (rows.width - chunk * kChunk) * 2;
   const int whole = left < 0 ? 0 : (left > kChunkBytes ? kChunkBytes : left);
   const T* from = rows.first + row * rows.stride + chunk * kChunk;
+  if (rows.count >= kRows && rows.width == kColumns) {  // no predicates, one address
+    const std::uint32_t to = tile + SharedTile<kColumns>::offset(row, chunk);
+#pragma unroll
+    for (int i = 0; i < kRows / kStep; ++i) {
+      ptx::cp_async((to ^ (i * kStep % 8 * kChunkBytes)) + i * kStep * SharedTile<kColumns>::kPitch, from);
+      from += kStep * rows.stride;
+    }
+    return;
+  }
 #pragma unroll
   for (int i = 0; i < kRows / kStep; ++i) {
     const int bytes = row + i * kStep < rows.count ? whole : 0;
@@ -65,7 +74,19 @@ __device__ __forceinline__ void load_tile(std::uint32_t tile, const GlobalRows<T
   }
 }
 
-// The same for rows aligned to their elements only; done when it returns (for this thread's part).
+// The first `count` elements of a chunk, the rest 0, by loads of one element.
+template <class T>
+__device__ __forceinline__ uint4 chunk_by_element(const T* from, int count) {
+  std::uint32_t pairs[4];
+#pragma unroll
+  for (int j = 0; j < 4; ++j) {
+    const auto bits = [&](int k) { return k < count ? std::uint32_t{reinterpret_cast<const std::uint16_t*>(from)[k]} : 0u; };
+    pairs[j] = bits(2 * j) | bits(2 * j + 1) << 16;
+  }
+  return make_uint4(pairs[0], pairs[1], pairs[2], pairs[3]);
+}
+
+// The same as load_tile for rows aligned to their elements only; done when it returns (for this thread's part).
 template <int kRows, int kColumns, int kThreads, class T>
 __device__ __forceinline__ void load_tile_by_element(std::uint32_t tile, const GlobalRows<T>& rows, int thread) {
   constexpr int kChunks = kColumns / kChunk;
@@ -74,13 +95,7 @@ __device__ __forceinline__ void load_tile_by_element(std::uint32_t tile, const G
     const int chunk = i % kChunks;
     const T* from = rows.first + row * rows.stride + chunk * kChunk;
     const int count = row < rows.count ? rows.width - chunk * kChunk : 0;
-    std::uint32_t pairs[4];
-#pragma unroll
-    for (int j = 0; j < 4; ++j) {
-      const auto bits = [&](int k) { return k < count ? std::uint32_t{reinterpret_cast<const std::uint16_t*>(from)[k]} : 0u; };
-      pairs[j] = bits(2 * j) | bits(2 * j + 1) << 16;
-    }
-    ptx::store_shared(tile + SharedTile<kColumns>::offset(row, chunk), make_uint4(pairs[0], pairs[1], pairs[2], pairs[3]));
+    ptx::store_shared(tile + SharedTile<kColumns>::offset(row, chunk), chunk_by_element(from, count));
   }
 }
 

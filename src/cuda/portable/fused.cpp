@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: Apache-2.0
+// Our own kernels for every device from compute capability 8.0 on.
+#include "cuda/portable/fused.hpp"
+
+#include <optional>
+
+#include "cuda/device.hpp"
+#include "cuda/portable/forward.hpp"
+#include "cuda/portable/forward_plan.hpp"
+
+namespace dhyan::cuda {
+namespace {
+
+// Positions are 32-bit numbers in the kernels, and so are numbers of blocks.
+constexpr std::int64_t kMaxPositions = (std::int64_t{1} << 30) - 1;
+
+std::string unavailable(const dhyan_device_description& device) { return refusal(device.device_index); }
+
+std::optional<std::string> refuse(const core::Problem& p, const dhyan_device_description&) {
+  if (p.dtype == DHYAN_F64) return "fused has no f64 kernels for CUDA devices; naive computes in f64";
+  if (p.dtype == DHYAN_F32) return "fused has no f32 kernels for CUDA devices yet; naive computes in f32";
+  if (p.direction == DHYAN_BACKWARD) return "fused has no backward kernels for CUDA devices yet; naive has";
+  if (p.head_dim > portable::kHeadDims.back() || p.value_head_dim > portable::kHeadDims.back()) {
+    return "fused takes head_dim and value_head_dim up to 512; naive takes any";
+  }
+  const std::int64_t rows = p.group() * p.query_length;
+  if (rows > kMaxPositions || p.key_length > kMaxPositions ||
+      p.batch * p.query_heads * (p.query_length / 16 + 1) > kMaxPositions) {
+    return "fused takes at most 1073741823 keys, queries of all heads that share a key head, and tiles of 16 queries";
+  }
+  return std::nullopt;
+}
+
+std::unique_ptr<core::Executable> plan(const core::Problem& p, const dhyan_device_description& device) {
+  return portable::plan_forward(p, device);
+}
+
+}  // namespace
+
+const core::ImplementationEntry fused_entry{DHYAN_FUSED, "fused", DHYAN_CUDA, unavailable, refuse, plan};
+
+}  // namespace dhyan::cuda

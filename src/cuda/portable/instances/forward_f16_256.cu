@@ -1,0 +1,6 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cuda/portable/forward_instances.cuh"
+
+namespace dhyan::cuda::portable {
+const ForwardKernels forward_f16_256 = forward_kernels<__half, 2>();
+}
