@@ -131,8 +131,6 @@ Element parse_dtype(std::string_view argument, std::string_view text) {
   return lookup(argument, text, names);
 }
 
-Device default_device() { return cpu; }
-
 Device parse_device(std::string_view argument, std::string_view text) {
   constexpr std::string_view rule = "is none of auto, cpu, cuda and cuda:NUMBER";
   if (text == "auto") return default_device();
@@ -140,9 +138,10 @@ Device parse_device(std::string_view argument, std::string_view text) {
   if (text != "cuda" && !text.starts_with("cuda:")) refuse("{}: {} {}", argument, shown(text), rule);
   const auto index = text == "cuda" ? 0 : whole_number<std::int32_t>(text.substr(5));
   if (!index || *index < 0) refuse("{}: {} {}", argument, shown(text), rule);
-  std::string reason = "this command computes on the CPU only so far (the library runs there)";
+  std::string reason;
   try {
     describe(cuda(*index));
+    return cuda(*index);
   } catch (const Error& error) {
     reason = error.what();
   }
@@ -154,8 +153,6 @@ Device parse_device(std::string_view argument, std::string_view text) {
   }
   refuse("{}: {} cannot be used: {}; found on this machine: {}", argument, text, reason, found);
 }
-
-std::string name_of(Device device) { return device.type == DHYAN_CPU ? "cpu" : fmt::format("cuda:{}", device.index); }
 
 std::string_view name_of(Implementation implementation) {
   return std::ranges::find(implementation_names, implementation, [](const auto& e) { return e.second; })->first;

@@ -9,6 +9,7 @@
 #include <string_view>
 #include <vector>
 
+#include "device/devices.hpp"
 #include "dhyan/dhyan.hpp"
 #include "io/array.hpp"
 
@@ -34,11 +35,10 @@ Element parse_dtype(std::string_view argument, std::string_view text);  // float
 Causal parse_causal(std::string_view argument, std::string_view text);
 // auto, cpu, cuda or cuda:NUMBER; refuses one that is not there and lists those that are.
 Device parse_device(std::string_view argument, std::string_view text);
-// What auto stands for.
-Device default_device();
+// The help of --device.
+inline constexpr std::string_view device_help = "auto (the first GPU that works, else the CPU), cpu, cuda or cuda:NUMBER";
 
 std::string_view name_of(Implementation implementation);
-std::string name_of(Device device);       // "cpu", "cuda:0"
 std::string_view name_of(Causal causal);  // as typed: off, top-left, bottom-right
 
 // All but automatic, in the order of tables.

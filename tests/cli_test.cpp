@@ -149,6 +149,8 @@ INSTANTIATE_TEST_SUITE_P(
         Refused{"implementation", real_run() + Words{"--implementation", "magic"}, "none of auto, reference"},
         Refused{"implementation_cannot", real_run() + Words{"--implementation", "cudnn"}, "NVIDIA"},
         Refused{"device_cuda", real_run() + Words{"--device", "cuda"}, "--device: cuda cannot be used"},
+        Refused{"device_bench", {"bench", "--seq", "8", "--device", "cuda:63"}, "--device: cuda:63 cannot be used"},
+        Refused{"device_check", {"check", "--seconds", "1", "--device", "cuda:63"}, "--device: cuda:63 cannot be used"},
         Refused{"device_unknown", real_run() + Words{"--device", "tpu"}, "--device: \"tpu\""},
         Refused{"lengths_count", real_run() + Words{"--query-lengths", "1,2"}, "there must be 3 numbers"},
         Refused{"lengths_text", real_run() + Words{"--query-lengths", "1,2,"}, "--query-lengths: \"\""},
@@ -184,6 +186,20 @@ TEST(Command, ComputesTheRealTensorsStoredResult) {
   EXPECT_TRUE(record["ok"].get<bool>());
   EXPECT_GT(record["max_abs_error"].get<double>(), 0);
   EXPECT_LT(record["max_abs_error"].get<double>(), 1e-5);
+}
+
+TEST(Command, NamesTheDevice) {
+  const json machine = json::parse(run_program({"info", "--json"}).out);
+  const std::string title = "cpu, " + machine["devices"][0]["name"].get<std::string>();
+  for (const char* device : {"auto", "cpu"}) {
+    EXPECT_THAT(run_program(real_run() + Words{"--device", device}).out, ::testing::StartsWith(title + "\n"));
+    EXPECT_THAT(run_program(real_run() + Words{"--device", device, "--compare", "--repeats", "1"}).out,
+                ::testing::StartsWith(title + "\n"));
+    const ProgramResult bench = run_program({"bench", "--seq", "8", "--repeats", "1", "--device", device});
+    EXPECT_THAT(bench.out, ::testing::StartsWith(title + "\n"));
+    EXPECT_THAT(run_program({"check", "--seed", "1", "--only", "0", "--device", device}).out,
+                ::testing::StartsWith(title + "\n"));
+  }
 }
 
 TEST(Command, ExitsWith1WhenAResultIsNotTheExpectedOne) {

@@ -359,7 +359,7 @@ TEST(LabEncoderHead, IsTheStoredOne) {
 
 TEST(LabEncoderHead, ShowsWeightsThatSumToOneAndHidesWhatIsMasked) {
   for (const Causal causal : {Causal::off, Causal::top_left}) {
-    const report::Chart chart = encoder_heat_map(causal);
+    const report::Chart chart = encoder_heat_map(causal, cpu);
     ASSERT_EQ(chart.heat.values.size(), encoder_tokens * encoder_tokens);
     for (std::size_t t = 0; t < encoder_tokens; ++t) {
       double sum = 0;

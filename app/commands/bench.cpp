@@ -18,7 +18,7 @@ namespace {
 
 struct BenchOptions {
   std::string batch = "1", seq = "128:2048:x2", key_seq, heads = "8", key_heads, head_dim = "64", dtype = "f32", causal = "off",
-              implementation, threads, warmup = "2", repeats = "20", seconds = "2", device = "cpu", baseline;
+              implementation, threads, warmup = "2", repeats = "20", seconds = "2", device = "auto", baseline;
   bool backward = false, csv = false, json = false;
 };
 
@@ -34,6 +34,7 @@ struct Grid {
   bool chosen = false;  // implementations were named
   Repeats repeats;
   std::int32_t threads = 0;
+  Device device = cpu;
 };
 
 std::vector<Causal> parse_causals(const std::string& text) {
@@ -54,21 +55,27 @@ Grid parse_grid(const BenchOptions& o) {
   constexpr std::int64_t most = std::int64_t{1} << 40;
   constexpr std::int64_t most_heads = 1 << 16, widest_head = 512, most_repeats = 1'000'000, most_threads = 4096;
   constexpr std::size_t most_cases = 10'000;
-  parse_device("--device", o.device);
   Grid grid;
+  grid.device = parse_device("--device", o.device);
   grid.repeats.warmup = static_cast<int>(parse_integer("--warmup", o.warmup, 0, most_repeats));
   grid.repeats.repeats = static_cast<int>(parse_integer("--repeats", o.repeats, 1, most_repeats));
   grid.repeats.most_seconds = parse_number(
       "--seconds", o.seconds, [](double s) { return s > 0; }, "a number above 0");
+  if (!on_host(grid.device) && !o.threads.empty()) {
+    refuse("--threads: it is of the CPU; the device is {}", title_of(grid.device));
+  }
   if (!o.threads.empty()) grid.threads = static_cast<std::int32_t>(parse_integer("--threads", o.threads, 1, most_threads));
   grid.chosen = !o.implementation.empty() && o.implementation != "all";
   if (grid.chosen) {
     for (const std::string& name : split(o.implementation, ',')) {
       grid.implementations.push_back(parse_implementation("--implementation", name));
+      if (grid.implementations.back() == Implementation::reference && !on_host(grid.device)) {
+        refuse("--implementation: reference computes on the CPU, the device is {}; give --device cpu", title_of(grid.device));
+      }
     }
   } else {
     std::ranges::copy_if(implementations, std::back_inserter(grid.implementations),
-                         [](Implementation i) { return !unavailable(i).has_value(); });
+                         [&](Implementation i) { return !unavailable(i, grid.device).has_value(); });
   }
 
   const auto axis = [](std::string_view argument, const std::string& text, std::int64_t highest) {
@@ -99,7 +106,7 @@ Grid parse_grid(const BenchOptions& o) {
   return grid;
 }
 
-void check_memory(const Case& c, bool backward) {
+void check_memory(const Case& c, bool backward, Device device) {
   const double queries = static_cast<double>(c.batch) * static_cast<double>(c.query_length) *
                          static_cast<double>(c.query_heads) * static_cast<double>(c.head_dim);
   const double keys = static_cast<double>(c.batch) * static_cast<double>(c.key_length) * static_cast<double>(c.key_heads) *
@@ -107,14 +114,16 @@ void check_memory(const Case& c, bool backward) {
   // Query and out, key and value; backward the gradients of all four; and one f32 copy while they are made.
   const double bytes =
       (2 * queries + 2 * keys) * static_cast<double>(info_of(c.dtype).size) * (backward ? 2 : 1) + std::max(queries, keys) * 4;
-  const double memory = static_cast<double>(describe(cpu).memory_bytes);
-  if (bytes > 0.8 * memory) {
-    fail("batch {} × length {} × {} heads × {} needs {:.1f} GiB; this machine has {:.1f} GiB", c.batch, c.query_length,
-         c.query_heads, c.head_dim, bytes / (1 << 30), memory / (1 << 30));
+  for (const Device place : {cpu, device}) {  // a GPU's tensors have mirrors on the host
+    const double memory = static_cast<double>(describe(place).memory_bytes);
+    if (bytes > 0.8 * memory) {
+      fail("batch {} × length {} × {} heads × {} needs {:.1f} GiB; {} has {:.1f} GiB", c.batch, c.query_length, c.query_heads,
+           c.head_dim, bytes / (1 << 30), name_of(place), memory / (1 << 30));
+    }
   }
 }
 
-Call make_call(const Case& c, bool backward, std::int32_t threads) {
+Call make_call(const Case& c, bool backward, const Grid& grid) {
   Random random(1);
   Call call;
   call.query = random_array(c.dtype, {c.batch, c.query_length, c.query_heads, c.head_dim}, random);
@@ -122,7 +131,8 @@ Call make_call(const Case& c, bool backward, std::int32_t threads) {
   call.value = random_array(c.dtype, {c.batch, c.key_length, c.key_heads, c.head_dim}, random);
   if (backward) call.grad_out = random_array(c.dtype, {c.batch, c.query_length, c.query_heads, c.head_dim}, random);
   call.causal = c.causal;
-  call.threads = threads;
+  call.threads = grid.threads;
+  place(call, grid.device);
   return call;
 }
 
@@ -133,14 +143,14 @@ class Bench {
   std::vector<Record> run() {
     Progress progress(static_cast<std::int64_t>(grid_.cases.size() * grid_.implementations.size()) * (backward_ ? 2 : 1));
     for (const Case& c : grid_.cases) {
-      check_memory(c, backward_);
-      const Call call = make_call(c, backward_, grid_.threads);
+      check_memory(c, backward_, grid_.device);
+      const Call call = make_call(c, backward_, grid_);
       const Geometry geometry = geometry_of(call);
       const Outputs outputs = make_outputs(call);
       for (const bool backward : {false, true}) {
         if (backward && !backward_) continue;
         // Gradients need the result and lse of a forward pass.
-        if (backward) attention(forward_problem(call, outputs, Implementation::automatic));
+        if (backward) compute(forward_problem(call, outputs, Implementation::automatic), false);
         for (const Implementation implementation : grid_.implementations) {
           progress.say(fmt::format("{} {} {}×{}×{}×{}", name_of(implementation), info_of(c.dtype).name, c.batch, c.query_length,
                                    c.query_heads, c.head_dim));
@@ -244,6 +254,7 @@ Exit run_bench(const BenchOptions& options) {
   } else if (options.csv) {
     fmt::print("{}", to_csv(records));
   } else {
+    fmt::print("{}\n\n", printable(title_of(grid.device)));
     print_table(records, baseline);
     print_bars(records);
     return exit_ok;
@@ -286,7 +297,7 @@ void add_bench(CLI::App& app, Action& action) {
       ->type_name("X")
       ->capture_default_str();
   command->add_option("--threads", o->threads, "CPU threads, default all")->type_name("N");
-  command->add_option("--device", o->device, "cpu")->type_name("DEVICE");
+  command->add_option("--device", o->device, std::string(device_help))->type_name("DEVICE")->capture_default_str();
   command->add_option("--baseline", o->baseline, "Show the change against an earlier --json")->type_name("FILE");
   command->add_flag("--csv", o->csv, "Print CSV");
   command->add_flag("--json", o->json, "Print JSON");

@@ -102,11 +102,12 @@ void CallOptions::add_to(CLI::App& command) {
   file("--grad-out", grad_out, "Gradient of out: computes the gradients of all inputs too");
   file("--grad-lse", grad_lse, "Gradient of lse, added to it");
   command.add_option("--threads", threads, "CPU threads, default all")->type_name("N");
-  command.add_option("--device", device, "cpu")->type_name("DEVICE");
+  command.add_option("--device", device, std::string(device_help))->type_name("DEVICE")->capture_default_str();
 }
 
 Call CallOptions::load(std::vector<std::string>& notes) const {
-  parse_device("--device", device);
+  const Device where = parse_device("--device", device);
+  if (!on_host(where) && !threads.empty()) refuse("--threads: it is of the CPU; the device is {}", title_of(where));
   Call call;
   call.causal = causal.empty() ? Causal::top_left : parse_causal("--causal", causal);
   if (!window.empty()) {
@@ -164,6 +165,7 @@ Call CallOptions::load(std::vector<std::string>& notes) const {
     const Element lse = call.element() == Element::f64 ? Element::f64 : Element::f32;
     call.grad_lse = as_element("--grad-lse", load_floating("--grad-lse", grad_lse), lse, notes);
   }
+  place(call, where);
   return call;
 }
 

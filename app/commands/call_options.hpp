@@ -13,10 +13,10 @@ namespace dhyan::app {
 struct CallOptions {
   std::string query, key, value, bias, mask, query_lengths, key_lengths, query_offsets, key_offsets, sink, alibi, grad_out,
       grad_lse;
-  std::string dtype, causal = "off", window, scale, softcap, dropout, seed, dropout_offset, origin, threads, device = "cpu";
+  std::string dtype, causal = "off", window, scale, softcap, dropout, seed, dropout_offset, origin, threads, device = "auto";
 
   void add_to(CLI::App& command);
-  // Reads the files. `notes` receives what was converted on the way.
+  // Reads the files; the tensors are then on the device. `notes` receives what was converted on the way.
   Call load(std::vector<std::string>& notes) const;
 };
 

@@ -16,7 +16,7 @@ namespace dhyan::app {
 namespace {
 
 struct CheckOptions {
-  std::string seconds, seed, only;
+  std::string seconds, seed, only, device = "auto";
   bool json = false;
 };
 
@@ -25,7 +25,8 @@ std::uint64_t fresh_seed() {
   return (std::uint64_t{device()} << 32 | device()) >> 16;  // short enough to type
 }
 
-void print_report(const PropertySuite& suite, std::uint64_t seed, std::int64_t problems, double seconds, bool ok) {
+void print_report(const PropertySuite& suite, Device device, std::uint64_t seed, std::int64_t problems, double seconds,
+                  bool ok) {
   Table table({{"property"}, {"checks", Align::right}, {"nearest to limit", Align::right}, {"holds"}});
   for (const PropertyReport& r : suite.reports) {
     table.add({r.name, std::to_string(r.trials), r.worst > 0 ? fmt::format("{:.0f} %", r.worst * 100) : "",
@@ -33,7 +34,8 @@ void print_report(const PropertySuite& suite, std::uint64_t seed, std::int64_t p
                : r.failures.empty() ? painted(Colour::green, "yes")
                                     : painted(Colour::red, fmt::format("NO, {} times", r.failures.size()))});
   }
-  fmt::print("{} random problems in {:.1f} s, seed {}\n\n{}\n", problems, seconds, seed, table.text());
+  fmt::print("{}\n{} random problems in {:.1f} s, seed {}\n\n{}\n", printable(title_of(device)), problems, seconds, seed,
+             table.text());
   fmt::print("{}\n", ok ? painted(Colour::green, "All hold: this build computes attention rightly on this machine.")
                         : painted(Colour::red, "Something is wrong with this build on this machine."));
 }
@@ -52,7 +54,8 @@ Exit check(const CheckOptions& options) {
   if (!options.only.empty() && options.seed.empty()) refuse("--only: it needs --seed; a number means a problem of one seed");
   const std::int64_t first = options.only.empty() ? 0 : parse_integer("--only", options.only, 0, INT64_MAX - 1);
 
-  PropertySuite suite;
+  const Device device = parse_device("--device", options.device);
+  PropertySuite suite(device);
   const auto start = Clock::now();
   const auto elapsed = [&] { return std::chrono::duration<double>(Clock::now() - start).count(); };
   std::int64_t problems = 0;
@@ -75,6 +78,7 @@ Exit check(const CheckOptions& options) {
       properties.push_back({{"property", r.name}, {"checks", r.trials}, {"share_of_limit", r.worst}, {"failures", r.failures}});
     }
     const nlohmann::ordered_json report = {{"machine", nlohmann::ordered_json::parse(info())},
+                                           {"device", name_of(device)},
                                            {"seed", seed},
                                            {"problems", problems},
                                            {"seconds", elapsed()},
@@ -82,7 +86,7 @@ Exit check(const CheckOptions& options) {
                                            {"ok", ok}};
     fmt::print("{}\n", report.dump(2));
   } else {
-    print_report(suite, seed, problems, elapsed(), ok);
+    print_report(suite, device, seed, problems, elapsed(), ok);
   }
   constexpr std::size_t most_shown = 10;
   for (const PropertyReport& r : suite.reports) {
@@ -103,11 +107,13 @@ void add_check(CLI::App& app, Action& action) {
   command->add_option("--seconds", options->seconds, "How long to go on, default 20")->type_name("X");
   command->add_option("--seed", options->seed, "Seed of the problems; default: another one each time")->type_name("N");
   command->add_option("--only", options->only, "Run this problem of --seed alone")->type_name("NUMBER");
+  command->add_option("--device", options->device, std::string(device_help))->type_name("DEVICE")->capture_default_str();
   command->add_flag("--json", options->json, "Print JSON");
   command->footer(
       "Examples:\n"
       "  dhyan check\n"
       "  dhyan check --seconds 50\n"
+      "  dhyan check --device cpu\n"
       "  dhyan check --seed 7 --only 123");
   command->callback([=, &action] { action = [=] { return check(*options); }; });
 }

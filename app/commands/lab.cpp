@@ -137,14 +137,10 @@ report::Document head_of(const LabOptions& options, const lab::Settings& setting
   document.created = utc_now();
   document.version = dhyan_version();
   document.device = name_of(settings.device);
+  document.device_name = device_name(settings.device);
   document.machine = nlohmann::ordered_json::parse(info());
   if (const auto& processor = document.machine.at("cpu"); processor.contains("error")) {
     refuse("{}", processor["error"].get<std::string>());  // an unknown DHYAN_CPU_TARGET, say: no step could run
-  }
-  for (const auto& device : document.machine.at("devices")) {
-    const bool same = device.at("type") == (settings.device.type == DHYAN_CPU ? "cpu" : "cuda") &&
-                      device.at("index") == settings.device.index;
-    if (same && device.at("name").is_string()) document.device_name = device["name"].get<std::string>();
   }
   document.settings = {{"device", options.device}, {"steps", options.steps.empty() ? "all" : options.steps}};
   // These change what runs as much as any option.
@@ -194,7 +190,7 @@ void add_lab(CLI::App& app, Action& action) {
   CLI::App* command = app.add_subcommand("lab", "Attention step by step on this machine: checks, timings, a report");
   const auto o = std::make_shared<LabOptions>();
   const auto filled = [](const std::string& text) { return std::string(text.empty() ? "it is empty" : ""); };
-  command->add_option("--device", o->device, "auto, cpu, cuda or cuda:NUMBER")->type_name("DEVICE")->capture_default_str();
+  command->add_option("--device", o->device, std::string(device_help))->type_name("DEVICE")->capture_default_str();
   command->add_option("--steps", o->steps, "Only these steps, as in 0-6,9; default all")->type_name("LIST")->check(filled);
   command->add_flag("--quick", o->quick, "Smaller sweeps and fewer repeats");
   command->add_option("--repeats", o->repeats, "Timed calls a row, up to 10000; default 50 or 20, as the step says")

@@ -34,8 +34,8 @@ std::string heading(const Call& call, const Geometry& g) {
                                  : fmt::format("batch {}, queries {}, keys {}", g.batch, g.query_length, g.key_length);
   const std::string values = g.value_head_dim != g.head_dim ? fmt::format(" (values {})", g.value_head_dim) : "";
   const std::string causal = call.causal == Causal::off ? "" : fmt::format(", causal {}", name_of(call.causal));
-  return fmt::format("{}: {}, heads {} of queries and {} of keys, head dimension {}{}{}", info_of(call.element()).name, shapes,
-                     g.query_heads, g.key_heads, g.head_dim, values, causal);
+  return fmt::format("{}\n{}: {}, heads {} of queries and {} of keys, head dimension {}{}{}", printable(title_of(call.device)),
+                     info_of(call.element()).name, shapes, g.query_heads, g.key_heads, g.head_dim, values, causal);
 }
 
 std::optional<Stored> load_stored(const RunOptions& options, const Call& call) {
@@ -112,6 +112,7 @@ void print_comparison(const Call& call, const Geometry& g, const ComparedCall& c
   if (backward) {
     fmt::print("Backward: the worst of the gradients, each from the same out and lse, {}.\n", compared.backward_extent);
   }
+  if (!on_host(call.device)) fmt::print("reference runs on the host; all else, and its time, on {}.\n", name_of(call.device));
   if (stored) fmt::print("stored: {}\n", stored->file);
 }
 
@@ -191,7 +192,10 @@ Exit run_once(const RunOptions& options, const Call& call, const Geometry& g, co
   const Implementation asked = options.implementation.empty()
                                    ? Implementation::automatic
                                    : parse_implementation("--implementation", options.implementation);
-  const Outputs outputs = make_outputs(call);
+  if (asked == Implementation::reference && !on_host(call.device)) {
+    refuse("--implementation: reference computes on the CPU, the tensors are on {}; give --device cpu", title_of(call.device));
+  }
+  Outputs outputs = make_outputs(call);
   Runner forward(forward_problem(call, outputs, asked), false);
   std::optional<Runner> backward;
   if (call.grad_out) backward.emplace(backward_problem(call, outputs, asked), true);
@@ -223,6 +227,7 @@ Exit run_once(const RunOptions& options, const Call& call, const Geometry& g, co
           make_record(call, g, backward->plan().implementation(), true, time_calls([&] { backward->run(); }, repeats)));
     }
   }
+  fetch(outputs);
   std::optional<Difference> difference;
   if (stored) {
     difference = compare_stored(outputs.out, *stored, LimitTable(call, g));

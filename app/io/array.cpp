@@ -55,13 +55,37 @@ Array::Array(Element element, Shape dimensions) : element(element), shape(std::m
   data = Buffer(static_cast<std::size_t>(*bytes));
 }
 
-TensorView Array::view() const { return {data.data(), info_of(element).dtype, shape}; }
+TensorView Array::view(Device device) const { return {elements_on(device), info_of(element).dtype, shape, {}, device}; }
 
-Array convert_array(const Array& source, Element element) {
+const std::byte* Array::elements_on(Device device) const { return device.type == DHYAN_CPU ? data.data() : on_device.data(); }
+
+void Array::reserve(Device device) {
+  if (device.type != DHYAN_CPU) on_device = DeviceMemory(data.size(), device);
+}
+
+void Array::place(Device device) {
+  reserve(device);
+  if (on_device.data()) on_device.write(data.bytes());
+}
+
+void Array::fetch() {
+  if (on_device.data()) on_device.read(data.bytes());
+}
+
+void Array::assign(const Array& other) {
+  std::ranges::copy(other.data.bytes(), data.data());
+  if (on_device.data()) on_device.write(data.bytes());
+}
+
+Array convert_array(const Array& source, Element element, Device device) {
   Array result(element, source.shape);
+  result.reserve(device);
   const std::int64_t flat[] = {source.count()};  // any rank
-  convert(TensorView(source.data.data(), info_of(source.element).dtype, flat),
-          TensorView(result.data.data(), info_of(element).dtype, flat));
+  const auto view = [&](const Array& array) {
+    return TensorView(array.elements_on(device), info_of(array.element).dtype, flat, {}, device);
+  };
+  convert(view(source), view(result));
+  result.fetch();
   return result;
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A tensor in memory, as files hold it.
+// A tensor in memory, as files hold it; on a GPU too, where one computes.
 #pragma once
 
 #include <array>
@@ -13,6 +13,7 @@
 #include <string_view>
 #include <vector>
 
+#include "device/memory.hpp"
 #include "dhyan/dhyan.hpp"
 
 namespace dhyan::app {
@@ -86,11 +87,19 @@ struct Array {
   std::span<T> as() {
     return {reinterpret_cast<T*>(data.data()), data.size() / sizeof(T)};
   }
-  // A view for the library; rank at most 4, not u8.
-  TensorView view() const;
+  // A view for the library; rank at most 4, not u8. On a GPU: of the copy there.
+  TensorView view(Device device = cpu) const;
+  const std::byte* elements_on(Device device) const;
+
+  // Memory on a GPU, of which `data` is the mirror on the host; on a CPU that is all there is.
+  DeviceMemory on_device;
+  void reserve(Device device);      // unwritten
+  void place(Device device);        // with the elements
+  void fetch();                     // the device's elements into `data`, once it has done all it was given
+  void assign(const Array& other);  // elements of an array like this one, here and there
 };
 
-// To another floating type, to nearest even, by the library.
-Array convert_array(const Array& source, Element element);
+// To another floating type, to nearest even, by the library; on a GPU from the copy there, and then to the host as well.
+Array convert_array(const Array& source, Element element, Device device = cpu);
 
 }  // namespace dhyan::app

@@ -42,8 +42,9 @@ std::optional<std::string> refusal(const Candidate& candidate, const app::Call& 
 
 std::function<void()> prepare(const Candidate& candidate, const app::Call& call, const app::Outputs& outputs) {
   if (candidate.module) {
-    return [module = module_for(call), &call, &outputs] {
-      module(call.query.view(), call.key.view(), call.value.view(), outputs.out.view());
+    return [module = module_for(call), &call, &outputs, device = call.device] {
+      module(call.query.view(device), call.key.view(device), call.value.view(device), outputs.out.view(device));
+      app::wait_for(device);
     };
   }
   const auto runner = std::make_shared<app::Runner>(forward_problem(call, outputs, candidate.implementation), false);
@@ -53,7 +54,8 @@ std::function<void()> prepare(const Candidate& candidate, const app::Call& call,
 app::Outputs attend(const app::Call& call, Implementation implementation) {
   app::Outputs outputs = make_outputs(call);
   poison(outputs);
-  attention(forward_problem(call, outputs, implementation));
+  app::compute(forward_problem(call, outputs, implementation), false);
+  fetch(outputs);
   return outputs;
 }
 

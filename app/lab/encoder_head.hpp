@@ -14,7 +14,7 @@ namespace dhyan::lab {
 inline constexpr std::size_t encoder_tokens = 37, encoder_width = 32;
 extern const std::array<float, encoder_tokens * encoder_width> encoder_query, encoder_key;
 
-// Its weights as a heat map, computed by the library; masked ones are hidden.
-report::Chart encoder_heat_map(Causal causal);
+// Its weights as a heat map, computed by the library on the device; masked ones are hidden.
+report::Chart encoder_heat_map(Causal causal, Device device);
 
 }  // namespace dhyan::lab

@@ -8,7 +8,7 @@
 
 namespace dhyan::lab {
 
-report::Chart encoder_heat_map(Causal causal) {
+report::Chart encoder_heat_map(Causal causal, Device device) {
   constexpr auto tokens = static_cast<std::int64_t>(encoder_tokens), width = static_cast<std::int64_t>(encoder_width);
   app::Call call;
   call.query = app::Array(app::Element::f32, {1, tokens, 1, width});
@@ -20,6 +20,7 @@ report::Chart encoder_heat_map(Causal causal) {
   std::ranges::fill(call.value.as<float>(), 0.0F);
   for (std::size_t i = 0; i < encoder_tokens; ++i) call.value.as<float>()[i * encoder_tokens + i] = 1;
   call.causal = causal;
+  place(call, device);
   const app::Outputs outputs = attend(call, Implementation::naive);
   const std::span<const float> weights = outputs.out.as<float>();
 

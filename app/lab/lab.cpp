@@ -13,6 +13,12 @@ const Inputs& Lab::inputs() {
   return *inputs_;
 }
 
+app::Call Lab::call(const Inputs& inputs, app::Element element, Causal causal) const {
+  app::Call call = call_of(inputs, element, causal);
+  place(call, settings_.device);
+  return call;
+}
+
 app::Repeats Lab::repeats(int warmup, int repeats) const {
   constexpr double most_seconds = 10;  // a row; long sequences on a slow machine stop after fewer calls
   const int usual = settings_.quick ? std::max(3, repeats / 4) : repeats;

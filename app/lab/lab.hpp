@@ -37,6 +37,8 @@ class Lab {
   const std::vector<report::Step>& earlier() const { return earlier_; }
   // The standard shape's inputs, of seed 0, or the user's own.
   const Inputs& inputs();
+  // A call with these inputs on the lab's device.
+  app::Call call(const Inputs& inputs, app::Element element, Causal causal = Causal::off) const;
   // The repeats a step asks for, as --quick and --repeats change them.
   app::Repeats repeats(int warmup, int repeats) const;
   // Throws Interrupted.

@@ -73,7 +73,7 @@ std::vector<SweepRow> run_sweep(Lab& lab, report::Step& step, const Sweep& sweep
         const Candidate& candidate = sweep.candidates[i];
         progress.say(fmt::format("{} {}", candidate.label, setting));
         if (!calls.contains(candidate.element)) {
-          calls.emplace(candidate.element, call_of(inputs, candidate.element, sweep.causal));
+          calls.emplace(candidate.element, lab.call(inputs, candidate.element, sweep.causal));
         }
         row.timings.push_back(lab.time(step, candidate, calls.at(candidate.element), setting, sweep.repeats));
         const std::optional<report::Timing>& timing = row.timings.back();

@@ -24,8 +24,7 @@ class Comparer {
     for (const Implementation i : which) add_row(i, false, forward, nullptr);
     if (call_.grad_out) {
       say_("float64 gradients");
-      Outputs given = make_outputs(call_);
-      attention(forward_problem(call_, given, Implementation::automatic));
+      const Outputs given = given_outputs();
       const Oracle backward = backward_oracle(call_, geometry_, given);
       result_.backward_extent = backward.extent;
       for (const Implementation i : which) add_row(i, true, backward, &given);
@@ -34,6 +33,19 @@ class Comparer {
   }
 
  private:
+  // out and lse that the gradients start from: the device's own where something there can compute them.
+  Outputs given_outputs() const {
+    Outputs given = make_outputs(call_);
+    try {
+      compute(forward_problem(call_, given, Implementation::automatic), false);
+      fetch(given);
+    } catch (const Error& error) {
+      if (error.status() != Status::unsupported) throw;
+      compute(forward_problem(call_, given, Implementation::reference), false);
+    }
+    return given;
+  }
+
   void add_row(Implementation implementation, bool backward, const Oracle& oracle, const Outputs* given) {
     say_(fmt::format("{} {}", name_of(implementation), backward ? "backward" : "forward"));
     ComparedRow row;
@@ -41,7 +53,7 @@ class Comparer {
     try {
       run(row, backward, oracle, given);
     } catch (const Error& error) {
-      if (error.status() != Status::unsupported) throw;
+      if (error.status() != Status::unsupported && error.status() != Status::out_of_memory) throw;
       row.refusal = error.what();
       row.record = make_record(call_, geometry_, implementation, backward, {0});
     }
@@ -49,7 +61,8 @@ class Comparer {
   }
 
   void run(ComparedRow& row, bool backward, const Oracle& oracle, const Outputs* given) {
-    if (const auto reason = unavailable(row.implementation)) throw Error(Status::unsupported, *reason);
+    if (const auto reason = unavailable(row.implementation, device_of(call_, row.implementation)))
+      throw Error(Status::unsupported, *reason);
     const bool sampled = !oracle.expected.empty() && !oracle.expected.front().everywhere;
     if (row.implementation == Implementation::reference && sampled) {
       throw Error(Status::unsupported, "above 2 GFLOP it computes the rows that the others are compared with, not the whole");
@@ -57,13 +70,14 @@ class Comparer {
     Outputs outputs = make_outputs(call_);
     poison(outputs);
     if (backward) {
-      std::ranges::copy(given->out.data.bytes(), outputs.out.data.data());
-      std::ranges::copy(given->lse.data.bytes(), outputs.lse.data.data());
+      outputs.out.assign(given->out);
+      outputs.lse.assign(given->lse);
     }
     Runner runner(
         backward ? backward_problem(call_, outputs, row.implementation) : forward_problem(call_, outputs, row.implementation),
         backward);
     row.record = make_record(call_, geometry_, row.implementation, backward, time_calls([&] { runner.run(); }, repeats_));
+    if (!on_host(runner.device())) fetch(outputs);
     Difference all;
     for (const Expected& expected : oracle.expected) {
       for (const auto& [name, array] : named(outputs)) {
@@ -100,6 +114,7 @@ Record make_record(const Call& call, const Geometry& g, Implementation implement
   const Statistics times = statistics_of(milliseconds);
   Record r;
   r.implementation = name_of(implementation);
+  r.device = name_of(device_of(call, implementation));
   r.dtype = info_of(call.element()).name;
   r.direction = backward ? "backward" : "forward";
   r.causal = call.causal;

@@ -14,7 +14,7 @@
 namespace dhyan::app {
 namespace {
 
-enum Property { conversions, plain_loop, forward, backward, repeatable, any_threads, merging, property_count };
+enum Property { conversions, plain_loop, forward, backward, repeatable, merging, any_threads, property_count };
 
 constexpr const char* titles[property_count] = {
     "f16 and bf16 survive the way to f64 and back, all 65536 patterns",
@@ -22,8 +22,8 @@ constexpr const char* titles[property_count] = {
     "forward: every implementation within its limits of float64",
     "backward: every implementation within its limits of float64",
     "the same bits on a second run",
-    "the same bits for one thread and for several",
     "two halves of the keys merge to the whole",
+    "the same bits for one thread and for several",  // the last: a GPU has none
 };
 
 bool same_bytes(const Array& a, const Array& b) {
@@ -35,12 +35,25 @@ bool same_results(const Outputs& a, const Outputs& b) {
   return std::ranges::equal(x, y, [](const auto& p, const auto& q) { return same_bytes(*p.second, *q.second); });
 }
 
-// Forward, and backward where there is a gradient of out.
-Outputs run_all(const Call& call, Implementation implementation) {
+// Forward, and backward if that is asked too.
+Outputs run_all(const Call& call, Implementation implementation, bool backward) {
   Outputs outputs = make_outputs(call);
-  attention(forward_problem(call, outputs, implementation));
-  if (call.grad_out) attention_backward(backward_problem(call, outputs, implementation));
+  poison(outputs);
+  compute(forward_problem(call, outputs, implementation), false);
+  if (backward) compute(backward_problem(call, outputs, implementation), true);
+  fetch(outputs);
   return outputs;
+}
+
+bool can_run_backward(const Call& call, Implementation implementation) {
+  if (!call.grad_out) return false;
+  try {
+    Plan::backward(backward_problem(call, make_outputs(call), implementation));
+    return true;
+  } catch (const Error& error) {
+    if (error.status() != Status::unsupported) throw;
+    return false;
+  }
 }
 
 // softmax(scale Q Kᵀ) V of one head in the fewest words, to hold the reference against.
@@ -93,21 +106,23 @@ Call keys_of(const Call& call, std::int64_t begin, std::int64_t end) {
   part.query = convert_array(call.query, call.element());
   part.key = cut(call.key);
   part.value = cut(call.value);
+  place(part, call.device);
   return part;
 }
 
 }  // namespace
 
-PropertySuite::PropertySuite() {
-  for (const char* title : titles) reports.push_back({title, 0, 0, {}});
+PropertySuite::PropertySuite(Device device) : device_(device) {
+  const int count = on_host(device) ? property_count : any_threads;
+  for (int i = 0; i < count; ++i) reports.push_back({titles[i], 0, 0, {}});
 }
 
 void PropertySuite::run_fixed() {
   for (const Element element : {Element::f16, Element::bf16}) {
     Array patterns(element, {65536});
     for (std::uint32_t i = 0; i < 65536; ++i) patterns.as<std::uint16_t>()[i] = static_cast<std::uint16_t>(i);
-    const Array wide = convert_array(patterns, Element::f64);
-    const Array back = convert_array(wide, element);
+    patterns.place(device_);
+    const Array wide = convert_array(patterns, Element::f64, device_), back = convert_array(wide, element, device_);
     for (std::uint32_t i = 0; i < 65536; ++i) {
       const bool same = std::isnan(wide.as<double>()[i]) || back.as<std::uint16_t>()[i] == i;
       record_exact(reports[conversions], fmt::format("{} pattern {:#06x}", info_of(element).name, i), same);
@@ -119,6 +134,7 @@ void PropertySuite::run_random(std::uint64_t seed, std::int64_t index) {
   Random random(seed + 0x9E3779B97F4A7C15 * static_cast<std::uint64_t>(index));
   RandomCall problem = random_call(random, random.chance(0.5));
   Call& call = problem.call;
+  place(call, device_);
   const std::string where = fmt::format("problem {} ({})", index, problem.description);
 
   const ComparedCall compared =
@@ -130,17 +146,25 @@ void PropertySuite::run_random(std::uint64_t seed, std::int64_t index) {
                    fmt::format("{} {} of {}", name_of(row.implementation), name, where), difference);
     }
     if (!row.refusal.empty() || !is_forward || row.implementation == Implementation::reference) continue;
-    const std::string what = fmt::format("{} of {}", name_of(row.implementation), where);
-    call.threads = 1;
-    const Outputs one = run_all(call, row.implementation);
-    record_exact(reports[repeatable], what, same_results(one, run_all(call, row.implementation)));
-    call.threads = static_cast<std::int32_t>(random.integer(2, 5));
-    record_exact(reports[any_threads], fmt::format("{}, {} threads", what, call.threads),
-                 same_results(one, run_all(call, row.implementation)));
-    call.threads = 0;
+    try_repeating(call, row.implementation, random, fmt::format("{} of {}", name_of(row.implementation), where));
   }
   try_plain_loop(random, where);
   try_merge(random, where);
+}
+
+void PropertySuite::try_repeating(Call& call, Implementation implementation, Random& random, const std::string& what) {
+  call.deterministic = true;
+  if (on_host(device_)) call.threads = 1;
+  const bool backward = can_run_backward(call, implementation);
+  const Outputs one = run_all(call, implementation, backward);
+  record_exact(reports[repeatable], what, same_results(one, run_all(call, implementation, backward)));
+  if (on_host(device_)) {
+    call.threads = static_cast<std::int32_t>(random.integer(2, 5));
+    record_exact(reports[any_threads], fmt::format("{}, {} threads", what, call.threads),
+                 same_results(one, run_all(call, implementation, backward)));
+  }
+  call.threads = 0;
+  call.deterministic = false;
 }
 
 void PropertySuite::try_plain_loop(Random& random, const std::string& where) {
@@ -149,7 +173,7 @@ void PropertySuite::try_plain_loop(Random& random, const std::string& where) {
   call.query = random_array(Element::f64, {1, queries, 1, width}, random);
   call.key = random_array(Element::f64, {1, keys, 1, width}, random);
   call.value = random_array(Element::f64, {1, keys, 1, width}, random);
-  const Outputs outputs = run_all(call, Implementation::reference);
+  const Outputs outputs = run_all(call, Implementation::reference, false);
   const std::vector<double> expected =
       plain_attention(doubles_of(call.query), doubles_of(call.key), doubles_of(call.value), queries, keys, width);
   record_limit(reports[plain_loop], where,
@@ -164,10 +188,13 @@ void PropertySuite::try_merge(Random& random, const std::string& where) {
   call.query = random_array(element, {2, random.integer(1, 40), 2, 32}, random);
   call.key = random_array(element, {2, keys, 2, 32}, random);
   call.value = random_array(element, {2, keys, 2, 32}, random);
-  const Outputs first = run_all(keys_of(call, 0, split), Implementation::automatic);
-  const Outputs second = run_all(keys_of(call, split, keys), Implementation::automatic);
-  const Outputs whole = make_outputs(call);
-  merge(first.out.view(), first.lse.view(), second.out.view(), second.lse.view(), whole.out.view(), whole.lse.view());
+  place(call, device_);
+  const Outputs first = run_all(keys_of(call, 0, split), Implementation::automatic, false);
+  const Outputs second = run_all(keys_of(call, split, keys), Implementation::automatic, false);
+  Outputs whole = make_outputs(call);
+  const auto view = [&](const Array& array) { return array.view(device_); };
+  merge(view(first.out), view(first.lse), view(second.out), view(second.lse), view(whole.out), view(whole.lse));
+  fetch(whole);
   const Geometry geometry = geometry_of(call);
   const LimitTable table(call, geometry);
   for (const Expected& expected : forward_oracle(call, geometry).expected) {

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// Properties that every build must have on every machine, tried on random problems.
+// Properties that every build must have on every device of every machine, tried on random problems.
 #pragma once
 
 #include <cstdint>
 #include <string>
 #include <vector>
 
+#include "problem/call.hpp"
 #include "problem/random.hpp"
 
 namespace dhyan::app {
@@ -19,7 +20,7 @@ struct PropertyReport {
 
 class PropertySuite {
  public:
-  PropertySuite();
+  explicit PropertySuite(Device device = cpu);
   // The properties that need no random problem.
   void run_fixed();
   // Random problem number `index` of `seed`.
@@ -30,6 +31,9 @@ class PropertySuite {
  private:
   void try_plain_loop(Random& random, const std::string& where);
   void try_merge(Random& random, const std::string& where);
+  void try_repeating(Call& call, Implementation implementation, Random& random, const std::string& what);
+
+  Device device_;
 };
 
 }  // namespace dhyan::app

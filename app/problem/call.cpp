@@ -59,8 +59,11 @@ double visible_pairs(const Call& call, const Sequence& s) {
   return pairs;
 }
 
+TensorView view_of(const std::optional<Array>& array, Device device) { return array ? array->view(device) : TensorView(); }
+
 Options options_of(const Call& call, const Geometry& geometry, Implementation implementation) {
-  const auto view = [](const std::optional<Array>& array) { return array ? array->view() : TensorView(); };
+  const Device device = device_of(call, implementation);
+  const auto view = [&](const std::optional<Array>& array) { return view_of(array, device); };
   Options options;
   options.causal = call.causal;
   options.window = call.window;
@@ -82,10 +85,40 @@ Options options_of(const Call& call, const Geometry& geometry, Implementation im
   options.origin = call.origin;
   options.implementation = implementation;
   options.threads = call.threads;
+  options.deterministic = call.deterministic;
   return options;
 }
 
+// Every tensor that is there.
+std::vector<Array*> tensors(Call& call) {
+  std::vector<Array*> all = {&call.query, &call.key, &call.value};
+  for (std::optional<Array>* array :
+       {&call.bias, &call.mask, &call.alibi_slopes, &call.sink, &call.query_lengths, &call.key_lengths, &call.query_offsets,
+        &call.key_offsets, &call.grad_out, &call.grad_lse}) {
+    if (*array) all.push_back(&**array);
+  }
+  return all;
+}
+
+std::vector<Array*> tensors(Outputs& outputs) {
+  std::vector<Array*> all = {&outputs.out, &outputs.lse};
+  for (std::optional<Array>* array :
+       {&outputs.grad_query, &outputs.grad_key, &outputs.grad_value, &outputs.grad_bias, &outputs.grad_sink}) {
+    if (*array) all.push_back(&**array);
+  }
+  return all;
+}
+
 }  // namespace
+
+Device device_of(const Call& call, Implementation implementation) {
+  return implementation == Implementation::reference ? cpu : call.device;
+}
+
+void place(Call& call, Device device) {
+  call.device = device;
+  for (Array* array : tensors(call)) array->place(device);
+}
 
 Geometry geometry_of(const Call& call) {
   const bool packed = call.packed();
@@ -167,14 +200,20 @@ Outputs make_outputs(const Call& call) {
     if (call.bias) outputs.grad_bias = Array(call.bias->element, call.bias->shape);
     if (call.sink) outputs.grad_sink = Array(wide, call.sink->shape);
   }
+  for (Array* array : tensors(outputs)) array->reserve(call.device);
   return outputs;
 }
 
-void poison(const Outputs& outputs) {
-  for (const auto& [name, array] : named(outputs)) {
-    std::byte* bytes = const_cast<Array*>(array)->data.data();
-    std::fill(bytes, bytes + array->data.size(), std::byte{0xff});  // NaN in every floating type
+void poison(Outputs& outputs) {
+  constexpr std::byte poison{0xff};  // NaN in every floating type
+  for (Array* array : tensors(outputs)) {
+    std::ranges::fill(array->data.bytes(), poison);
+    if (array->on_device.data()) array->on_device.fill(poison);
   }
+}
+
+void fetch(Outputs& outputs) {
+  for (Array* array : tensors(outputs)) array->fetch();
 }
 
 std::vector<std::pair<std::string, const Array*>> named(const Outputs& outputs) {
@@ -192,17 +231,19 @@ std::vector<std::pair<std::string, const Array*>> named(const Outputs& outputs) 
 
 Problem forward_problem(const Call& call, const Outputs& outputs, Implementation implementation) {
   Problem problem;
-  problem.query = call.query.view();
-  problem.key = call.key.view();
-  problem.value = call.value.view();
-  problem.out = outputs.out.view();
-  problem.lse = outputs.lse.view();
+  const Device device = device_of(call, implementation);
+  problem.query = call.query.view(device);
+  problem.key = call.key.view(device);
+  problem.value = call.value.view(device);
+  problem.out = outputs.out.view(device);
+  problem.lse = outputs.lse.view(device);
   problem.options = options_of(call, geometry_of(call), implementation);
   return problem;
 }
 
 Problem backward_problem(const Call& call, const Outputs& outputs, Implementation implementation) {
-  const auto view = [](const std::optional<Array>& array) { return array ? array->view() : TensorView(); };
+  const Device device = device_of(call, implementation);
+  const auto view = [&](const std::optional<Array>& array) { return view_of(array, device); };
   Problem problem = forward_problem(call, outputs, implementation);
   problem.grad_out = view(call.grad_out);
   problem.grad_lse = view(call.grad_lse);
@@ -242,10 +283,29 @@ Call in_float64(const Call& call) {
   result.dropout = call.dropout;
   result.origin = call.origin;
   result.threads = call.threads;
+  result.deterministic = call.deterministic;
   return result;
 }
 
 Runner::Runner(const Problem& problem, bool backward)
-    : plan_(backward ? Plan::backward(problem) : Plan::forward(problem)), buffers_(problem), scratch_(plan_.scratch_bytes()) {}
+    : plan_(backward ? Plan::backward(problem) : Plan::forward(problem)), buffers_(problem), device_(problem.query.device()) {
+  if (device_.type == DHYAN_CPU) {
+    host_scratch_ = Buffer(plan_.scratch_bytes());
+  } else {
+    device_scratch_ = DeviceMemory(plan_.scratch_bytes(), device_);
+  }
+}
+
+std::span<std::byte> Runner::scratch() { return device_.type == DHYAN_CPU ? host_scratch_.bytes() : device_scratch_.bytes(); }
+
+void Runner::run() {
+  launch();
+  wait_for(device_);
+}
+
+void compute(const Problem& problem, bool backward) {
+  backward ? attention_backward(problem) : attention(problem);
+  wait_for(problem.query.device());
+}
 
 }  // namespace dhyan::app

@@ -22,10 +22,14 @@ struct Call {
   Dropout dropout;
   Origin origin;
   std::int32_t threads = 0;
+  bool deterministic = false;  // gradients
+  Device device = cpu;         // where all but the reference compute
 
   bool packed() const { return query_offsets && key_offsets; }
   Element element() const { return query.element; }
 };
+// Copies the tensors to the device, where the call is then computed.
+void place(Call& call, Device device);
 
 // Rows of one sequence in the tensors; a dense batch entry b begins at row b · T.
 struct Sequence {
@@ -46,34 +50,49 @@ Geometry geometry_of(const Call& call);
 // pairs of query and key are counted instead.
 double flop_count(const Call& call, const Geometry& geometry, bool backward);
 
-// Results in memory, unwritten.
+// Results in memory, unwritten; on the call's device too.
 struct Outputs {
   Array out, lse;
   std::optional<Array> grad_query, grad_key, grad_value, grad_bias, grad_sink;
 };
 Outputs make_outputs(const Call& call);
 // Fills every result with bytes that no right one holds, so that a value never written is seen.
-void poison(const Outputs& outputs);
+void poison(Outputs& outputs);
+// What the device wrote, to where the host looks.
+void fetch(Outputs& outputs);
 // The name and the array of every result, in the order they are written and shown.
 std::vector<std::pair<std::string, const Array*>> named(const Outputs& outputs);
 
+// The reference computes on the host, whatever the device is.
+Device device_of(const Call& call, Implementation implementation);
 Problem forward_problem(const Call& call, const Outputs& outputs, Implementation implementation);
 Problem backward_problem(const Call& call, const Outputs& outputs, Implementation implementation);
 
-// The same call in float64; 16-bit and f32 inputs become f64 exactly.
+// The same call in float64, on the host; 16-bit and f32 inputs become f64 exactly.
 Call in_float64(const Call& call);
 
 // A plan with scratch of its own, so that repeated runs allocate nothing.
 class Runner {
  public:
   Runner(const Problem& problem, bool backward);
-  void run() { plan_.run(buffers_, scratch_.bytes()); }
+  // Until the result is there.
+  void run();
+  // On a GPU only starts it.
+  void launch(void* stream = nullptr) { plan_.run(buffers_, scratch(), stream); }
   const Plan& plan() const { return plan_; }
+  Device device() const { return device_; }
 
  private:
+  std::span<std::byte> scratch();
+
   Plan plan_;
   Buffers buffers_;
-  Buffer scratch_;
+  Device device_;
+  Buffer host_scratch_;
+  DeviceMemory device_scratch_;
 };
+
+// One call in full: forward or backward, waited for.
+void compute(const Problem& problem, bool backward);
 
 }  // namespace dhyan::app

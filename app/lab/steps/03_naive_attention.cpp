@@ -7,7 +7,7 @@ namespace dhyan::lab {
 namespace {
 
 void run(Lab& lab, report::Step& step) {
-  const app::Call call = call_of(lab.inputs(), app::Element::f32);
+  const app::Call call = lab.call(lab.inputs(), app::Element::f32);
   lab.pause_point();
   const app::Outputs outputs = attend(call, Implementation::naive);
   const app::Geometry g = geometry_of(call);
@@ -20,7 +20,7 @@ void run(Lab& lab, report::Step& step) {
                                                      {"dtype", {"Output dtype", "आउटपुट का प्रकार"}},
                                                      {"weights_bytes", {"Weights matrix", "भारों का मैट्रिक्स"}, true}},
                                          .rows = {{word(shape), word(dtype), bytes(weights)}}});
-  step.blocks.emplace_back(encoder_heat_map(Causal::off));
+  step.blocks.emplace_back(encoder_heat_map(Causal::off, lab.settings().device));
   app::Shape expected = call.query.shape;
   expected.back() = call.value.shape.back();
   add_check(step, "03_shape", {"The output is shaped like Q", "आउटपुट का आकार Q जैसा है"}, word(shape), "=",

@@ -24,7 +24,7 @@ report::Cell share(const app::Difference& difference) { return fixed(difference.
 
 void run(Lab& lab, report::Step& step) {
   constexpr double atol = 1e-3, rtol = 1e-5;
-  const app::Call call = call_of(lab.inputs(), app::Element::f32);
+  const app::Call call = lab.call(lab.inputs(), app::Element::f32);
   const app::Geometry geometry = geometry_of(call);
   lab.pause_point();
   const app::Outputs naive = attend(call, Implementation::naive), chosen = attend(call, Implementation::automatic);

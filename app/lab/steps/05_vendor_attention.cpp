@@ -8,7 +8,7 @@ namespace {
 
 void run(Lab& lab, report::Step& step) {
   constexpr double atol = 1e-2, rtol = 1e-2;
-  const app::Call call = call_of(lab.inputs(), app::Element::bf16);
+  const app::Call call = lab.call(lab.inputs(), app::Element::bf16);
   if (const auto reason = refusal(vendor_bf16, call, lab.settings().device)) {
     step.outcome = report::Outcome::not_available;
     step.reason = {*reason, ""};

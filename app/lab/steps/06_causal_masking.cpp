@@ -26,8 +26,8 @@ double difference_at(const app::Array& a, const app::Array& b, std::int64_t posi
 
 void run(Lab& lab, report::Step& step) {
   constexpr double first_least = 0.1, last_most = 1e-5;
-  const app::Call full = call_of(lab.inputs(), app::Element::f32);
-  const app::Call causal = call_of(lab.inputs(), app::Element::f32, Causal::top_left);
+  const app::Call full = lab.call(lab.inputs(), app::Element::f32);
+  const app::Call causal = lab.call(lab.inputs(), app::Element::f32, Causal::top_left);
   const std::int64_t length = full.query.shape[1];
   if (full.query.count() == 0 || full.value.count() == 0) {
     step.outcome = report::Outcome::skipped;
@@ -47,7 +47,7 @@ void run(Lab& lab, report::Step& step) {
                               word("Large — causal restricts to self only", "बड़ा — causal में केवल स्वयं दिखता है")},
                              {word("Last (t=T-1)", "अंतिम (t=T-1)"), difference(last),
                               word("~0 — attends to all positions either way", "~0 — दोनों दशाओं में सब स्थान दिखते हैं")}}});
-  step.blocks.emplace_back(encoder_heat_map(Causal::top_left));
+  step.blocks.emplace_back(encoder_heat_map(Causal::top_left, lab.settings().device));
   const Gate gate = lab.settings().given ? Gate::informs : Gate::fails_the_lab;
   add_check(step, "06_first", {"The first position changes", "पहला स्थान बदलता है"}, fixed(first), ">", {"0.1", first_least},
             first > first_least, gate);

@@ -40,7 +40,7 @@ void time_all(Lab& lab, report::Step& step) {
   };
   try {
     for (const Candidate& candidate : candidates) {
-      const app::Call call = call_of(lab.inputs(), candidate.element);
+      const app::Call call = lab.call(lab.inputs(), candidate.element);
       const auto timing = lab.time(step, candidate, call, sizes, lab.repeats(3, 50));
       table.rows.push_back({word(std::string(candidate.label)), median(timing), nothing(), nothing()});
       if (!timing) continue;
@@ -80,7 +80,7 @@ void check_order(Lab& lab, report::Step& step, const SweepRow& row, const Inputs
   if (row.size < from || !naive || !fused) return;
   if (fused->median_ms > naive->median_ms) {  // once more, before anything is said of it
     const std::string setting = fmt::format("{}={} again", sweep.letter, row.size);
-    const app::Call call = call_of(inputs, app::Element::f32);
+    const app::Call call = lab.call(inputs, app::Element::f32);
     naive = lab.time(step, naive_f32, call, setting, sweep.repeats);
     fused = lab.time(step, fused_f32, call, setting, sweep.repeats);
   }

@@ -54,6 +54,7 @@ void run(Lab& lab, report::Step& step) {
     call.query = normal_array(keys[0], app::Element::f32, expected);
     call.key = normal_array(keys[pattern.key_draw], app::Element::f32, shape);
     call.value = normal_array(keys[pattern.value_draw], app::Element::f32, shape);
+    place(call, lab.settings().device);
     const app::Outputs outputs = attend(call, Implementation::automatic);
     const std::int64_t kv_bytes = 2 * pattern.key_heads * head_dim * 4;
     table.rows.push_back({word(pattern.name), word(shape_text(call.query.shape)), word(shape_text(call.key.shape)),
@@ -66,6 +67,7 @@ void run(Lab& lab, report::Step& step) {
     repeated.query = std::move(call.query);
     repeated.key = repeat_heads(call.key, heads / pattern.key_heads);
     repeated.value = repeat_heads(call.value, heads / pattern.key_heads);
+    place(repeated, lab.settings().device);
     const Closeness close = closeness(outputs.out, attend(repeated, Implementation::automatic).out, most, 0);
     add_check(step, fmt::format("08_{}_repeated", pattern.key),
               {fmt::format("{} equals MHA on repeated key and value heads", pattern.name),

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "lab/show.hpp"
 #include "lab/steps.hpp"
@@ -29,7 +30,7 @@ void vary_head_dim(Lab& lab, report::Step& step) {
     for (const Candidate& c : candidates) {
       const std::string setting = fmt::format("H={}", size);
       progress.say(fmt::format("{} {}", c.label, setting));
-      const auto timing = lab.time(step, c, call_of(inputs, c.element), setting, lab.repeats(2, 20));
+      const auto timing = lab.time(step, c, lab.call(inputs, c.element), setting, lab.repeats(2, 20));
       const bool absent = unavailable(c.implementation, lab.settings().device).has_value();
       const report::Text why = absent ? report::Text{"not available", "उपलब्ध नहीं"} : report::Text{"refused", "मना किया"};
       cells.push_back(timing ? milliseconds(timing->median_ms) : word(why));
@@ -39,10 +40,32 @@ void vary_head_dim(Lab& lab, report::Step& step) {
   }
 }
 
-double working_bytes(const app::Call& call, Implementation implementation) {
-  const app::Outputs outputs = make_outputs(call);
-  return static_cast<double>(Plan::forward(forward_problem(call, outputs, implementation)).scratch_bytes());
-}
+constexpr double mebibyte = 1 << 20;
+
+// What one implementation needs besides inputs and output, length by length.
+struct Memory {
+  Implementation implementation;
+  std::vector<double> costs = {};
+  bool refused = false;  // some length, or all
+
+  bool known() const { return !refused && !costs.empty(); }
+
+  // Adds a length, as a point too unless it is nothing: a logarithmic axis has no 0.
+  report::Cell add(const app::Call& call, std::int64_t length, report::Series& series) {
+    try {
+      const app::Outputs outputs = make_outputs(call);
+      costs.push_back(static_cast<double>(Plan::forward(forward_problem(call, outputs, implementation)).scratch_bytes()));
+    } catch (const Error& error) {
+      if (error.status() != Status::unsupported) throw;
+      refused = true;
+      return nothing();
+    }
+    if (costs.back() > 0) {
+      series.points.push_back({static_cast<double>(length), costs.back() / mebibyte, std::nullopt, std::nullopt});
+    }
+    return bytes(costs.back());
+  }
+};
 
 report::Chart memory_chart() {
   report::Chart chart;
@@ -60,7 +83,6 @@ report::Chart memory_chart() {
 
 // (b) What a longer sequence costs in memory, and what fusing saves in time.
 void lengthen(Lab& lab, report::Step& step) {
-  constexpr double mebibyte = 1 << 20;
   step.blocks.emplace_back(report::Table{
       .key = "11b_length",
       .title = {"Longer sequences — B=4, N=8, H=64", "और लंबे अनुक्रम — B=4, N=8, H=64"},
@@ -75,51 +97,56 @@ void lengthen(Lab& lab, report::Step& step) {
   report::Chart chart = memory_chart();
   const std::vector<std::int64_t> lengths =
       lab.settings().quick ? std::vector<std::int64_t>{128, 256, 512} : std::vector<std::int64_t>{256, 512, 1024, 2048};
-  std::vector<double> naive_bytes, fused_bytes;
+  Memory naive{.implementation = Implementation::naive}, fused{.implementation = Implementation::fused};
   {
     app::Progress progress(static_cast<std::int64_t>(lengths.size() * std::size(candidates)));
     for (const std::int64_t length : lengths) {
       lab.pause_point();
       const Inputs inputs = normal_inputs(0, app::Element::f32, {batch, length, heads, head_dim});
-      const app::Call call = call_of(inputs, app::Element::f32);
-      naive_bytes.push_back(working_bytes(call, Implementation::naive));
-      fused_bytes.push_back(working_bytes(call, Implementation::fused));
-      const auto x = static_cast<double>(length);
-      chart.series[0].points.push_back({x, naive_bytes.back() / mebibyte, std::nullopt, std::nullopt});
-      chart.series[1].points.push_back({x, fused_bytes.back() / mebibyte, std::nullopt, std::nullopt});
+      const app::Call call = lab.call(inputs, app::Element::f32);
+      const report::Cell naive_bytes = naive.add(call, length, chart.series[0]);
+      const report::Cell fused_bytes = fused.add(call, length, chart.series[1]);
       std::vector<std::optional<report::Timing>> timings;
       for (const Candidate& c : candidates) {
         const std::string setting = fmt::format("T={}", length);
         progress.say(fmt::format("{} {}", c.label, setting));
-        timings.push_back(lab.time(step, c, call_of(inputs, c.element), setting, lab.repeats(2, 20)));
+        timings.push_back(lab.time(step, c, lab.call(inputs, c.element), setting, lab.repeats(2, 20)));
         progress.step();
       }
       const auto speedup = [&](std::size_t slow, std::size_t fast) {
         return timings[slow] && timings[fast] ? times(timings[slow]->median_ms / timings[fast]->median_ms) : nothing();
       };
-      table.rows.push_back(
-          {count(length), bytes(naive_bytes.back()), bytes(fused_bytes.back()), speedup(0, 1), speedup(2, 3), speedup(2, 4)});
+      table.rows.push_back({count(length), naive_bytes, fused_bytes, speedup(0, 1), speedup(2, 3), speedup(2, 4)});
     }
   }
-  chart.alternative = {fmt::format("Memory of naive grows from {:.2f} to {:.2f} MiB, that of fused from {:.2f} to {:.2f} MiB.",
-                                   naive_bytes.front() / mebibyte, naive_bytes.back() / mebibyte,
-                                   fused_bytes.front() / mebibyte, fused_bytes.back() / mebibyte),
-                       fmt::format("naive की मेमोरी {:.2f} से {:.2f} MiB तक बढ़ती है, fused की {:.2f} से {:.2f} MiB तक।",
-                                   naive_bytes.front() / mebibyte, naive_bytes.back() / mebibyte,
-                                   fused_bytes.front() / mebibyte, fused_bytes.back() / mebibyte)};
-  step.blocks.emplace_back(std::move(chart));
+  std::vector<std::string> english, hindi;
+  for (const auto& [name, memory] : {std::pair{"naive", &naive}, {"fused", &fused}}) {
+    if (!memory->known()) continue;
+    const double first = memory->costs.front() / mebibyte, last = memory->costs.back() / mebibyte;
+    english.push_back(fmt::format("that of {} goes from {:.2f} to {:.2f} MiB", name, first, last));
+    hindi.push_back(fmt::format("{} की {:.2f} से {:.2f} MiB तक जाती है", name, first, last));
+  }
+  chart.alternative = {fmt::format("Memory over T={} to {}: {}.", lengths.front(), lengths.back(), fmt::join(english, ", ")),
+                       fmt::format("T={} से {} तक मेमोरी: {}।", lengths.front(), lengths.back(), fmt::join(hindi, ", "))};
+  drop_empty_series(chart);
+  if (!chart.series.empty()) step.blocks.emplace_back(std::move(chart));
   constexpr double naive_least = 1.8, fused_most = 1;
-  const double naive_exponent = growth_exponent(lengths, naive_bytes), fused_exponent = total_exponent(lengths, fused_bytes);
   const auto power = [](double exponent) { return report::Cell{fmt::format("T^{:.2f}", exponent), exponent}; };
-  add_check(step, "11b_naive_growth", {"Naive's memory grows as T²", "naive की मेमोरी T² की तरह बढ़ती है"}, power(naive_exponent),
-            "≥", {"T^1.8", naive_least}, naive_exponent >= naive_least);
-  add_check(step, "11b_fused_growth", {"Fused's memory grows as T at most", "fused की मेमोरी अधिक-से-अधिक T की तरह बढ़ती है"},
-            power(fused_exponent), "≤", {"T^1", fused_most}, fused_exponent <= fused_most);
+  if (naive.known()) {
+    const double exponent = growth_exponent(lengths, naive.costs);
+    add_check(step, "11b_naive_growth", {"Naive's memory grows as T²", "naive की मेमोरी T² की तरह बढ़ती है"}, power(exponent), "≥",
+              {"T^1.8", naive_least}, exponent >= naive_least);
+  }
+  if (fused.known()) {
+    const double exponent = total_exponent(lengths, fused.costs);
+    add_check(step, "11b_fused_growth", {"Fused's memory grows as T at most", "fused की मेमोरी अधिक-से-अधिक T की तरह बढ़ती है"},
+              power(exponent), "≤", {"T^1", fused_most}, exponent <= fused_most);
+  }
 }
 
 // (c) What a model that generates text keeps of earlier tokens.
 void size_cache(report::Step& step) {
-  constexpr double layers = 32, width = 128, element_bytes = 2, mebibyte = 1 << 20;
+  constexpr double layers = 32, width = 128, element_bytes = 2;
   report::Table table{
       .key = "11c_kv_cache",
       .title = {"KV cache — 32 layers, H=128, bf16, 8 query heads", "KV cache — 32 परतें, H=128, bf16, 8 query heads"},
