@@ -68,7 +68,8 @@ DHYAN_HOST_DEVICE inline KeyRange visible_keys(const Problem& p, const Sequence&
 }
 
 // Queries [begin, end) of the sequence that may see some key of [key_begin, key_end): the rows a block of keys must visit.
-inline KeyRange visible_queries(const Problem& p, const Sequence& s, std::int64_t key_begin, std::int64_t key_end) {
+DHYAN_HOST_DEVICE inline KeyRange visible_queries(const Problem& p, const Sequence& s, std::int64_t key_begin,
+                                                  std::int64_t key_end) {
   std::int64_t begin = 0;
   std::int64_t end = s.query_count;
   const bool bounded_right = p.causal != DHYAN_CAUSAL_OFF || p.window_right >= 0;

@@ -5,6 +5,7 @@
 #include <optional>
 
 #include "cuda/device.hpp"
+#include "cuda/portable/backward_plan.hpp"
 #include "cuda/portable/forward.hpp"
 #include "cuda/portable/forward_plan.hpp"
 
@@ -19,7 +20,7 @@ std::string unavailable(const dhyan_device_description& device) { return refusal
 std::optional<std::string> refuse(const core::Problem& p, const dhyan_device_description&) {
   if (p.dtype == DHYAN_F64) return "fused has no f64 kernels for CUDA devices; naive computes in f64";
   if (p.dtype == DHYAN_F32) return "fused has no f32 kernels for CUDA devices yet; naive computes in f32";
-  if (p.direction == DHYAN_BACKWARD) return "fused has no backward kernels for CUDA devices yet; naive has";
+  if (p.direction == DHYAN_BACKWARD) return portable::refuse_backward(p);
   if (p.head_dim > portable::kHeadDims.back() || p.value_head_dim > portable::kHeadDims.back()) {
     return "fused takes head_dim and value_head_dim up to 512; naive takes any";
   }
@@ -32,7 +33,7 @@ std::optional<std::string> refuse(const core::Problem& p, const dhyan_device_des
 }
 
 std::unique_ptr<core::Executable> plan(const core::Problem& p, const dhyan_device_description& device) {
-  return portable::plan_forward(p, device);
+  return p.direction == DHYAN_FORWARD ? portable::plan_forward(p, device) : portable::plan_backward(p, device);
 }
 
 }  // namespace

@@ -16,6 +16,11 @@ __device__ __forceinline__ void cp_async(std::uint32_t to, const void* from, int
   asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"(from), "r"(bytes) : "memory");
 }
 
+// 4 bytes, 0 where there is nothing to copy.
+__device__ __forceinline__ void cp_async_word(std::uint32_t to, const void* from, bool there) {
+  asm volatile("cp.async.ca.shared.global [%0], [%1], 4, %2;" ::"r"(to), "l"(from), "r"(there ? 4 : 0) : "memory");
+}
+
 // Ends a group of copies.
 __device__ __forceinline__ void cp_async_commit() { asm volatile("cp.async.commit_group;" ::: "memory"); }
 

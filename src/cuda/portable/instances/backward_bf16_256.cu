@@ -1,0 +1,6 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cuda/portable/backward_instances.cuh"
+
+namespace dhyan::cuda::portable {
+const BackwardKernels backward_bf16_256 = backward_kernels<__nv_bfloat16, 2>();
+}
