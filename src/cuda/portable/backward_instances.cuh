@@ -7,13 +7,16 @@
 
 namespace dhyan::cuda::portable {
 
+template <int kClass, BackwardUse kUse>
+struct KeyRow {  // of the table
+  static constexpr KeyShape kShape = kKeyShapes[kClass][static_cast<int>(kUse)];
+};
+
 // Options that work on single scores leave no use for large tiles.
 template <class T, int kClass>
 constexpr BackwardKernels backward_kernels() {
-  constexpr int kLarge = static_cast<int>(BackwardUse::large);
-  constexpr int kSmall = static_cast<int>(BackwardUse::small);
-  return {{backward_keys<T, kClass, kLarge, false>, nullptr},
-          {nullptr, backward_keys<T, kClass, kSmall, true>},
+  return {{backward_keys<T, KeyRow<kClass, BackwardUse::large>, false>, nullptr},
+          {nullptr, backward_keys<T, KeyRow<kClass, BackwardUse::small>, true>},
           backward_queries<T, kClass>,
           backward_bias<T, kClass>};
 }

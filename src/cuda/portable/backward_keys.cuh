@@ -32,6 +32,13 @@ struct KeyBlock {
 template <KeyShape kShape>
 using Slice = tile::Sums<kShape.row_tiles, kShape.slice>;
 
+// Whether no query of a slice sees any of a warp's keys.
+template <KeyShape kShape>
+__device__ __forceinline__ bool hidden(const tile::Visible& visible, int first_key, int first_query) {
+  return visible.end(first_query + kShape.slice - 1) <= first_key ||
+         visible.begin(first_query) >= first_key + 16 * kShape.row_tiles;
+}
+
 // lse and delta are addresses of the lane's first column in shared memory; the key and the query those of its first element.
 template <KeyShape kShape>
 __device__ __forceinline__ void weigh(Slice<kShape>& weights, Slice<kShape>& gradients, const float* lse, const float* delta,
@@ -124,10 +131,10 @@ __device__ __forceinline__ void add_queries(float* to, const tile::Sums<kShape.q
   }
 }
 
-template <class T, int kClass, int kUse, bool kGeneral>
-__global__ void __launch_bounds__(kKeyShapes[kClass][kUse].threads(), kKeyShapes[kClass][kUse].blocks)
+template <class T, class Of, bool kGeneral>
+__global__ void __launch_bounds__(Of::kShape.threads(), Of::kShape.blocks)
     backward_keys(const __grid_constant__ BackwardArguments a) {
-  constexpr KeyShape kShape = kKeyShapes[kClass][kUse];
+  constexpr KeyShape kShape = Of::kShape;
   constexpr int kHead = kShape.head_dim;
   constexpr int kThreads = kShape.threads();
   constexpr bool kShares = kShape.column_warps > 1;  // weights and gradients go through shared memory
@@ -157,18 +164,22 @@ __global__ void __launch_bounds__(kKeyShapes[kClass][kUse].threads(), kKeyShapes
   const float* const rows = reinterpret_cast<const float*>(shared + kFirstStage + kRows);
   const bool aligned = !kGeneral || a.aligned;
 
-  const int tiles_of_head = (block.end - block.begin + kShape.queries - 1) / kShape.queries;
-  const int tiles = tiles_of_head * a.group;
-
-  // Starts the copies of tile `which` and of its rows' lse and delta.
+  // A tile of queries of one head; from the group's last head on there is none.
   struct Place {
     int head, query;
   };
-  const auto place = [&](int which) {
-    return Place{block.key_head * a.group + which / tiles_of_head, block.begin + which % tiles_of_head * kShape.queries};
+  const int last_head = block.begin < block.end ? (block.key_head + 1) * a.group : 0;
+  Place next{block.key_head * a.group, block.begin};
+  const auto step = [&] {
+    next.query += kShape.queries;
+    if (next.query < block.end) return;
+    next.query = block.begin;
+    ++next.head;
   };
-  const auto load_queries = [&](int which, int stage) {
-    const Place at = place(which);
+
+  // Starts the copies of the next tile and of its rows' lse and delta.
+  const auto load_queries = [&](int stage) {
+    const Place at = next;
     const int count = block.end - at.query;
     const std::int64_t token = block.sequence.query_begin + at.query;
     const std::uint32_t to = query_tiles + stage * 2 * kShape.query_bytes();
@@ -190,14 +201,14 @@ __global__ void __launch_bounds__(kKeyShapes[kClass][kUse].threads(), kKeyShapes
   tile::clear<kShape.row_tiles, kShape.columns_of_warp()>(grad_key);
   tile::clear<kShape.row_tiles, kShape.columns_of_warp()>(grad_value);
 
-  if (tiles > 0) {
+  if (next.head < last_head) {
     const std::int64_t token = block.sequence.key_begin + block.first_key;
     load<kShape.keys(), kHead, kThreads>(
         key_tile, rows_from<T>(a.p.key, a.buffers.key, block.b, token, block.key_head, held, a.p.head_dim), aligned, thread);
     load<kShape.keys(), kHead, kThreads>(
         value_tile, rows_from<T>(a.p.value, a.buffers.value, block.b, token, block.key_head, held, a.p.value_head_dim), aligned,
         thread);
-    load_queries(0, 0);
+    load_queries(0);
     ptx::cp_async_commit();
     if (a.early != 1) {
       ptx::cp_async_wait<0>();
@@ -217,15 +228,15 @@ __global__ void __launch_bounds__(kKeyShapes[kClass][kUse].threads(), kKeyShapes
   const std::uint32_t score_transposed = (gradient_tile + tile::columns_first<kShape.score_columns()>(lane)) ^ (query_row * 2);
   const std::uint32_t key_right = (key_tile + tile::rows_first<kHead>(lane)) ^ (query_column * 2);
 
-  int stage = 0;
-  for (int which = 0; which < tiles; ++which) {
+  for (int stage = 0; next.head < last_head;) {
+    const Place at = next;
+    step();
     ptx::cp_async_wait<0>();
     __syncthreads();
     if constexpr (kShape.stages > 1) {
-      if (which + 1 < tiles) load_queries(which + 1, stage ^ 1);
+      if (next.head < last_head) load_queries(stage ^ 1);
       ptx::cp_async_commit();
     }
-    const Place at = place(which);
     const std::uint32_t query_tile = query_tiles + stage * 2 * kShape.query_bytes();
     const std::uint32_t out_tile = query_tile + kShape.query_bytes();
     const float* const lse = rows + stage * 2 * kShape.queries;
@@ -235,6 +246,12 @@ __global__ void __launch_bounds__(kKeyShapes[kClass][kUse].threads(), kKeyShapes
 #pragma unroll
     for (int slice = 0; slice < kShape.queries_of_warp(); slice += kShape.slice) {
       const int first = warp_query + slice;
+      const std::uint32_t lane_scores = score_lane ^ (slice * 2);
+      if (!whole && hidden<kShape>(visible, block.first_key + warp_key, at.query + first)) {
+        store_left<kShape>(lane_scores, {});
+        if constexpr (kShares) store_left<kShape>(lane_scores + kShape.score_bytes(), {});
+        continue;
+      }
       Slice<kShape> weights, gradients;
       tile::clear<kShape.row_tiles, kShape.slice>(weights);
       tile::clear<kShape.row_tiles, kShape.slice>(gradients);
@@ -252,7 +269,6 @@ __global__ void __launch_bounds__(kKeyShapes[kClass][kUse].threads(), kKeyShapes
       Left<kShape.row_tiles, kShape.slice> left, left_gradients;
       round_to<T, kShape.row_tiles, kShape.slice>(left, weights);
       round_to<T, kShape.row_tiles, kShape.slice>(left_gradients, gradients);
-      const std::uint32_t lane_scores = score_lane ^ (slice * 2);
       store_left<kShape>(lane_scores, left_gradients);
       if constexpr (kShares) {
         store_left<kShape>(lane_scores + kShape.score_bytes(), left);
@@ -272,7 +288,7 @@ __global__ void __launch_bounds__(kKeyShapes[kClass][kUse].threads(), kKeyShapes
       if (kShape.stages == 1) __syncthreads();
     }
     if constexpr (kShape.stages == 1) {
-      if (which + 1 < tiles) load_queries(which + 1, 0);
+      if (next.head < last_head) load_queries(0);
       ptx::cp_async_commit();
     } else {
       stage ^= 1;
