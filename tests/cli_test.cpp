@@ -173,6 +173,7 @@ INSTANTIATE_TEST_SUITE_P(
         Refused{"bench_head_dim", {"bench", "--head-dim", "513"}, "--head-dim: \"513\" is not a whole number from 1 to 512"},
         Refused{"bench_two_forms", {"bench", "--csv", "--json"}, "only one of them"},
         Refused{"bench_baseline", {"bench", "--seq", "8", "--baseline", real_data}, "is not a report of dhyan bench --json"},
+        Refused{"bench_flush", {"bench", "--seq", "8", "--flush"}, "--flush: it is of GPUs; the device is cpu"},
         Refused{"bench_cudnn", {"bench", "--seq", "8", "--implementation", "cudnn"}, "NVIDIA"},
         Refused{"check_seconds", {"check", "--seconds", "0"}, "--seconds: \"0\""},
         Refused{"check_only", {"check", "--only", "3"}, "--only: it needs --seed"},
@@ -215,9 +216,11 @@ TEST(Command, ExitsWith1WhenAResultIsNotTheExpectedOne) {
 }
 
 // Keys of a record, in the order the format promises.
-const Words record_keys = {"implementation", "device",     "dtype",       "direction", "causal",   "batch",
-                           "query_length",   "key_length", "query_heads", "key_heads", "head_dim", "wall_ms",
-                           "device_us",      "tflops",     "p10_ms",      "p90_ms"};
+const Words record_keys = {
+    "implementation", "device",      "dtype",         "direction",     "causal",  "batch",     "query_length",
+    "key_length",     "query_heads", "key_heads",     "head_dim",      "wall_ms", "device_us", "tflops",
+    "p10_ms",         "p90_ms",      "device_p10_us", "device_p90_us", "host_us", "gb_per_s",  "percent_of_matmul",
+    "percent_of_copy"};
 
 Words keys_of(const nlohmann::ordered_json& object) {
   Words keys;

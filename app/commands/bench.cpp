@@ -6,6 +6,8 @@
 
 #include "arguments.hpp"
 #include "commands/commands.hpp"
+#include "device/rates.hpp"
+#include "device/stopwatch.hpp"
 #include "measure/comparison.hpp"
 #include "measure/statistics.hpp"
 #include "problem/random.hpp"
@@ -19,7 +21,7 @@ namespace {
 struct BenchOptions {
   std::string batch = "1", seq = "128:2048:x2", key_seq, heads = "8", key_heads, head_dim = "64", dtype = "f32", causal = "off",
               implementation, threads, warmup = "2", repeats = "20", seconds = "2", device = "auto", baseline;
-  bool backward = false, csv = false, json = false;
+  bool backward = false, flush = false, csv = false, json = false;
 };
 
 struct Case {
@@ -35,6 +37,7 @@ struct Grid {
   Repeats repeats;
   std::int32_t threads = 0;
   Device device = cpu;
+  Cache cache = Cache::as_it_is;
 };
 
 std::vector<Causal> parse_causals(const std::string& text) {
@@ -61,6 +64,8 @@ Grid parse_grid(const BenchOptions& o) {
   grid.repeats.repeats = static_cast<int>(parse_integer("--repeats", o.repeats, 1, most_repeats));
   grid.repeats.most_seconds = parse_number(
       "--seconds", o.seconds, [](double s) { return s > 0; }, "a number above 0");
+  if (o.flush && on_host(grid.device)) refuse("--flush: it is of GPUs; the device is {}", title_of(grid.device));
+  if (o.flush) grid.cache = Cache::flushed;
   if (!on_host(grid.device) && !o.threads.empty()) {
     refuse("--threads: it is of the CPU; the device is {}", title_of(grid.device));
   }
@@ -138,7 +143,9 @@ Call make_call(const Case& c, bool backward, const Grid& grid) {
 
 class Bench {
  public:
-  Bench(const Grid& grid, bool backward) : grid_(grid), backward_(backward) {}
+  // `rates`: of a GPU.
+  Bench(const Grid& grid, bool backward, const std::optional<DeviceRates>& rates)
+      : grid_(grid), backward_(backward), rates_(rates) {}
 
   std::vector<Record> run() {
     Progress progress(static_cast<std::int64_t>(grid_.cases.size() * grid_.implementations.size()) * (backward_ ? 2 : 1));
@@ -176,14 +183,30 @@ class Bench {
       const std::vector<double> times = time_calls([&] { runner.run(); }, grid_.repeats);
       const Implementation ran = runner.plan().implementation();
       records_.push_back(make_record(call, g, ran, backward, times));
+      if (rates_) add_device_times(records_.back(), runner, call, g, backward);
     } catch (const Error& error) {
       if (grid_.chosen || error.status() != Status::unsupported) throw;
       ++left_out_[fmt::format("{}: {}", name_of(implementation), error.what())];
     }
   }
 
+  void add_device_times(Record& record, Runner& runner, const Call& call, const Geometry& g, bool backward) const {
+    const DeviceTimes times =
+        time_on_device([&](void* stream) { runner.launch(stream); }, grid_.device, grid_.repeats, grid_.cache);
+    const Statistics device = statistics_of(times.device_us);
+    record.device_us = device.median;
+    record.device_p10_us = device.p10;
+    record.device_p90_us = device.p90;
+    record.host_us = statistics_of(times.host_us).median;
+    record.tflops = flop_count(call, g, backward) / device.median / 1e6;
+    record.gb_per_s = byte_count(call, backward) / device.median / 1e3;
+    if (rates_->matmul_missing.empty()) record.percent_of_matmul = 100 * record.tflops / rates_->matmul_tflops;
+    record.percent_of_copy = 100 * *record.gb_per_s / rates_->copy_gb_per_s;
+  }
+
   const Grid& grid_;
   bool backward_;
+  const std::optional<DeviceRates>& rates_;
   std::vector<Record> records_;
   std::map<std::string, int> left_out_;
 };
@@ -193,21 +216,31 @@ const Record* find(const std::vector<Record>& baseline, const Record& record) {
   return found == baseline.end() ? nullptr : &*found;
 }
 
+Statistics device_times(const Record& r) {
+  return {*r.device_us, r.device_p10_us.value_or(*r.device_us), r.device_p90_us.value_or(*r.device_us)};
+}
+
 // "1.25× faster"; within the spread of either nothing is claimed.
 std::string change(const Record& now, const Record* before) {
   if (!before) return "–";
-  if (!(now.wall_ms > 0) || !(before->wall_ms > 0)) return "–";
-  const double ratio = before->wall_ms / now.wall_ms;
-  if (now.p10_ms <= before->p90_ms && before->p10_ms <= now.p90_ms) return fmt::format("{:.2f}× within spread", ratio);
+  const bool on_device = now.device_us && before->device_us;
+  const Statistics a = on_device ? device_times(now) : Statistics{now.wall_ms, now.p10_ms, now.p90_ms};
+  const Statistics b = on_device ? device_times(*before) : Statistics{before->wall_ms, before->p10_ms, before->p90_ms};
+  if (!(a.median > 0) || !(b.median > 0)) return "–";
+  const double ratio = b.median / a.median;
+  if (a.p10 <= b.p90 && b.p10 <= a.p90) return fmt::format("{:.2f}× within spread", ratio);
   return ratio >= 1 ? painted(Colour::green, fmt::format("{:.2f}× faster", ratio))
                     : painted(Colour::red, fmt::format("{:.2f}× slower", 1 / ratio));
 }
 
 void print_table(const std::vector<Record>& records, const std::vector<Record>& baseline) {
+  const bool on_gpu = !records.empty() && records.front().device_us;
   std::vector<Table::Column> columns = {{"implementation"}, {"dtype"}, {"direction"}, {"causal"}};
-  for (const char* title : {"B", "T", "S", "N", "K", "H", "median", "p10", "p90", "GFLOP/s"}) {
-    columns.push_back({title, Align::right});
-  }
+  for (const char* title : {"B", "T", "S", "N", "K", "H"}) columns.push_back({title, Align::right});
+  const std::vector<const char*> measured =
+      on_gpu ? std::vector{"device", "p10", "p90", "host", "call", "TFLOP/s", "GB/s", "of matmul", "of copy"}
+             : std::vector{"median", "p10", "p90", "GFLOP/s"};
+  for (const char* title : measured) columns.push_back({title, Align::right});
   if (!baseline.empty()) columns.push_back({"baseline"});
   Table table(columns);
   for (const Record& r : records) {
@@ -215,7 +248,15 @@ void print_table(const std::vector<Record>& records, const std::vector<Record>& 
     for (const std::int64_t n : {r.batch, r.query_length, r.key_length, r.query_heads, r.key_heads, r.head_dim}) {
       cells.push_back(std::to_string(n));
     }
-    cells.insert(cells.end(), {milliseconds(r.wall_ms), milliseconds(r.p10_ms), milliseconds(r.p90_ms), gflops(r.tflops)});
+    if (on_gpu) {
+      const Statistics times = device_times(r);
+      for (const double us : {times.median, times.p10, times.p90, *r.host_us}) cells.push_back(milliseconds(us / 1e3));
+      const auto percent = [](std::optional<double> value) { return value ? fmt::format("{:.0f} %", *value) : "–"; };
+      cells.insert(cells.end(), {milliseconds(r.wall_ms), fmt::format("{:.2f}", r.tflops), fmt::format("{:.1f}", *r.gb_per_s),
+                                 percent(r.percent_of_matmul), percent(r.percent_of_copy)});
+    } else {
+      cells.insert(cells.end(), {milliseconds(r.wall_ms), milliseconds(r.p10_ms), milliseconds(r.p90_ms), gflops(r.tflops)});
+    }
     if (!baseline.empty()) cells.push_back(change(r, find(baseline, r)));
     table.add(std::move(cells));
   }
@@ -238,23 +279,45 @@ void print_bars(const std::vector<Record>& records) {
   for (const std::string& title : order) fmt::print("{}\n", bar_chart(title, "", charts[title]));
 }
 
+void print_rates(const DeviceRates& rates, Cache cache) {
+  if (rates.matmul_missing.empty()) {
+    fmt::print("matmul of this device: {:.1f} TFLOP/s, bf16 by cuBLASLt; ", rates.matmul_tflops);
+  } else {
+    fmt::print("matmul of this device: not measured, {}; ", printable(rates.matmul_missing));
+  }
+  fmt::print("copy: {:.0f} GB/s read and written; both just now.\n", rates.copy_gb_per_s);
+  fmt::print(
+      "device: a call on the device, {}; host: until a call has been started; call: until its result is there.\n\n",
+      cache == Cache::flushed ? "its second-level cache flushed before each" : "one after the other in a captured graph");
+}
+
 Exit run_bench(const BenchOptions& options) {
   if (options.csv && options.json) refuse("--csv: --json is given too; standard output can be only one of them");
   const Grid grid = parse_grid(options);
   std::vector<Record> baseline;
   if (!options.baseline.empty()) baseline = load_records(options.baseline, "--baseline");
-  Bench bench(grid, options.backward);
+  std::optional<DeviceRates> rates;
+  if (!on_host(grid.device)) rates = measure_rates(grid.device);
+  Bench bench(grid, options.backward, rates);
   const std::vector<Record> records = bench.run();
   for (const auto& [why, times] : bench.left_out()) {
     fmt::print(stderr, "dhyan: left out{}: {}\n", times > 1 ? fmt::format(" {} times", times) : "", why);
   }
   if (records.empty()) refuse("--implementation: none can run any of these cases");
   if (options.json) {
-    fmt::print("{}\n", report_json(records).dump(2));
+    nlohmann::ordered_json report = report_json(records);
+    if (rates) {
+      report["rates"] = {
+          {"matmul_tflops", rates->matmul_missing.empty() ? nlohmann::ordered_json(rates->matmul_tflops) : nullptr},
+          {"copy_gb_per_s", rates->copy_gb_per_s},
+          {"flushed", options.flush}};
+    }
+    fmt::print("{}\n", report.dump(2));
   } else if (options.csv) {
     fmt::print("{}", to_csv(records));
   } else {
     fmt::print("{}\n\n", printable(title_of(grid.device)));
+    if (rates) print_rates(*rates, grid.cache);
     print_table(records, baseline);
     print_bars(records);
     return exit_ok;
@@ -299,6 +362,7 @@ void add_bench(CLI::App& app, Action& action) {
   command->add_option("--threads", o->threads, "CPU threads, default all")->type_name("N");
   command->add_option("--device", o->device, std::string(device_help))->type_name("DEVICE")->capture_default_str();
   command->add_option("--baseline", o->baseline, "Show the change against an earlier --json")->type_name("FILE");
+  command->add_flag("--flush", o->flush, "On a GPU: flush its second-level cache before each call that the device times");
   command->add_flag("--csv", o->csv, "Print CSV");
   command->add_flag("--json", o->json, "Print JSON");
   command->footer(
@@ -307,6 +371,7 @@ void add_bench(CLI::App& app, Action& action) {
       "  dhyan bench\n"
       "  dhyan bench --seq 64:4096:x2 --head-dim 64,128 --dtype bf16,f32 --causal both --backward\n"
       "  dhyan bench --seq 1 --key-seq 4096 --heads 32 --key-heads 8 --head-dim 128 --implementation fused\n"
+      "  dhyan bench --device cuda:0 --dtype bf16 --seq 1 --key-seq 65536 --flush\n"
       "  dhyan bench --json > old.json; dhyan bench --baseline old.json");
   command->callback([=, &action] { action = [=] { return run_bench(*o); }; });
 }

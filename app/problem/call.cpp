@@ -185,6 +185,16 @@ double flop_count(const Call& call, const Geometry& g, bool backward) {
          (backward ? 2.5 : 1);
 }
 
+double byte_count(const Call& call, bool backward) {
+  const auto bytes = [](const Array& array) { return static_cast<double>(array.data.size()); };
+  const auto maybe = [&](const std::optional<Array>& array) { return array ? bytes(*array) : 0; };
+  const double out = bytes(call.query) / static_cast<double>(std::max<std::int64_t>(call.query.shape.back(), 1)) *
+                     static_cast<double>(call.value.shape.back());
+  const double sides = bytes(call.query) + bytes(call.key) + bytes(call.value) + maybe(call.bias) + maybe(call.sink);
+  const double forward = sides + out + maybe(call.mask) + maybe(call.alibi_slopes);
+  return backward ? forward + out + sides : forward;  // the gradient of out too, and those of the inputs
+}
+
 Outputs make_outputs(const Call& call) {
   const bool packed = call.packed();
   Outputs outputs;

@@ -50,6 +50,9 @@ Geometry geometry_of(const Call& call);
 // pairs of query and key are counted instead.
 double flop_count(const Call& call, const Geometry& geometry, bool backward);
 
+// Bytes of a pass that reads its inputs and writes its outputs once.
+double byte_count(const Call& call, bool backward);
+
 // Results in memory, unwritten; on the call's device too.
 struct Outputs {
   Array out, lse;

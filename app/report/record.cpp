@@ -25,6 +25,21 @@ Causal causal_from(const ordered_json& value) {
   throw std::invalid_argument("causal is none of false, \"top_left\", \"bottom_right\"");
 }
 
+constexpr std::pair<const char*, std::optional<double> Record::*> on_gpus[] = {
+    {"device_p10_us", &Record::device_p10_us},
+    {"device_p90_us", &Record::device_p90_us},
+    {"host_us", &Record::host_us},
+    {"gb_per_s", &Record::gb_per_s},
+    {"percent_of_matmul", &Record::percent_of_matmul},
+    {"percent_of_copy", &Record::percent_of_copy}};
+
+ordered_json or_null(std::optional<double> value) { return value ? ordered_json(*value) : ordered_json(nullptr); }
+
+// Absent from the reports of earlier versions.
+std::optional<double> number_or_nothing(const ordered_json& j, const char* key) {
+  return j.contains(key) && !j[key].is_null() ? std::optional(j[key].get<double>()) : std::nullopt;
+}
+
 ordered_json finite_or_null(double value) { return std::isfinite(value) ? ordered_json(value) : ordered_json(nullptr); }
 
 Record record_from(const ordered_json& j) {
@@ -48,6 +63,8 @@ Record record_from(const ordered_json& j) {
                                     {"p90_ms", &Record::p90_ms}}) {
     r.*member = j.at(key).get<double>();
   }
+  r.device_us = number_or_nothing(j, "device_us");
+  for (const auto& [key, member] : on_gpus) r.*member = number_or_nothing(j, key);
   return r;
 }
 
@@ -66,10 +83,11 @@ ordered_json to_json(const Record& r) {
                     {"key_heads", r.key_heads},
                     {"head_dim", r.head_dim},
                     {"wall_ms", r.wall_ms},
-                    {"device_us", r.device_us ? ordered_json(*r.device_us) : ordered_json(nullptr)},
+                    {"device_us", or_null(r.device_us)},
                     {"tflops", r.tflops},
                     {"p10_ms", r.p10_ms},
                     {"p90_ms", r.p90_ms}};
+  for (const auto& [key, member] : on_gpus) j[key] = or_null(r.*member);
   if (r.check) {
     j["max_abs_error"] = finite_or_null(r.check->max_abs_error);
     j["relative_error"] = finite_or_null(r.check->relative_error);

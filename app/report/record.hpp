@@ -24,11 +24,14 @@ struct Record {
   std::int64_t query_heads = 0;
   std::int64_t key_heads = 0;
   std::int64_t head_dim = 0;
-  double wall_ms = 0;               // median
-  std::optional<double> device_us;  // none on a CPU
-  double tflops = 0;
+  double wall_ms = 0;  // median, of a call and the wait for its result; p10 and p90 below
+  std::optional<double> device_us;
+  double tflops = 0;  // by device_us where there is one, else by wall_ms
   double p10_ms = 0;
   double p90_ms = 0;
+  // Of calls timed on a GPU: medians and spread in microseconds, inputs read and outputs written once per second, and the
+  // percentage of what the device reached in the same run.
+  std::optional<double> device_p10_us, device_p90_us, host_us, gb_per_s, percent_of_matmul, percent_of_copy;
 
   // Where results were compared; an error that is no number (other infinities or NaN than expected) is null.
   struct Check {
