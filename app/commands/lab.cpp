@@ -196,7 +196,8 @@ void add_lab(CLI::App& app, Action& action) {
   command->add_option("--repeats", o->repeats, "Timed calls a row, up to 10000; default 50 or 20, as the step says")
       ->type_name("N")
       ->check(filled);
-  command->add_option("--max-seq", o->max_seq, "Longest sequence of the sweep in step 7, 64 to 16384; default 1024")
+  command
+      ->add_option("--max-seq", o->max_seq, "Longest sequence of the sweep in step 7, 64 to 16384; default 1024, on a GPU 4096")
       ->type_name("N")
       ->check(filled);
   command->add_option("--out", o->out, "Folder of the report")->type_name("DIR")->capture_default_str();

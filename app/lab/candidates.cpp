@@ -40,15 +40,15 @@ std::optional<std::string> refusal(const Candidate& candidate, const app::Call& 
   return std::nullopt;
 }
 
-std::function<void()> prepare(const Candidate& candidate, const app::Call& call, const app::Outputs& outputs) {
+Prepared prepare(const Candidate& candidate, const app::Call& call, const app::Outputs& outputs) {
   if (candidate.module) {
-    return [module = module_for(call), &call, &outputs, device = call.device] {
+    return {[module = module_for(call), &call, &outputs, device = call.device] {
       module(call.query.view(device), call.key.view(device), call.value.view(device), outputs.out.view(device));
       app::wait_for(device);
-    };
+    }};
   }
   const auto runner = std::make_shared<app::Runner>(forward_problem(call, outputs, candidate.implementation), false);
-  return [runner] { runner->run(); };
+  return {[runner] { runner->run(); }, [runner](void* stream) { runner->launch(stream); }};
 }
 
 app::Outputs attend(const app::Call& call, Implementation implementation) {

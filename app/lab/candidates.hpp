@@ -31,6 +31,10 @@ inline constexpr Candidate fused_bf16{"fused_bf16",       "fused bf16", Implemen
                                       app::Element::bf16, "#8250df",    Marker::diamond};
 inline constexpr Candidate vendor_bf16{"vendor_bf16",      "vendor bf16", Implementation::cudnn,
                                        app::Element::bf16, "#1a7f37",     Marker::triangle};
+inline constexpr Candidate fused_f16{"fused_f16",       "fused f16", Implementation::fused,
+                                     app::Element::f16, "#bf3989",   Marker::diamond};
+inline constexpr Candidate vendor_f16{"vendor_f16",      "vendor f16", Implementation::cudnn,
+                                      app::Element::f16, "#4d7c0f",    Marker::triangle};
 inline constexpr Candidate module_bf16{
     "module_bf16", "DotProductAttention bf16", Implementation::automatic, app::Element::bf16, "#d1242f", Marker::circle, true};
 
@@ -38,7 +42,11 @@ inline constexpr Candidate module_bf16{
 std::optional<std::string> refusal(const Candidate& candidate, const app::Call& call, Device device);
 
 // One call of a candidate, ready to be repeated; `call` and `outputs` must outlive it.
-std::function<void()> prepare(const Candidate& candidate, const app::Call& call, const app::Outputs& outputs);
+struct Prepared {
+  std::function<void()> run;                      // until its result is there
+  std::function<void(void* stream)> launch = {};  // on a GPU: starts it, so that it can be captured; a module cannot
+};
+Prepared prepare(const Candidate& candidate, const app::Call& call, const app::Outputs& outputs);
 
 // The result of one call, written over poison.
 app::Outputs attend(const app::Call& call, Implementation implementation);

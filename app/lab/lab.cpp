@@ -5,6 +5,8 @@
 
 #include <algorithm>
 
+#include "device/stopwatch.hpp"
+
 namespace dhyan::lab {
 
 const Inputs& Lab::inputs() {
@@ -29,23 +31,40 @@ void Lab::pause_point() const {
   if (stop_()) throw Interrupted{};
 }
 
+void Lab::note_refusal(report::Step& step, const Candidate& candidate, const std::string& setting,
+                       const std::string& reason) const {
+  // What holds whatever the sizes is said once, without them.
+  const bool always = unavailable(candidate.implementation, settings_.device).has_value();
+  const std::string where = always ? "" : fmt::format(" ({})", setting);
+  const report::Text note = {fmt::format("{}{} did not run: {}", candidate.label, where, reason),
+                             fmt::format("{}{} नहीं चला: {}", candidate.label, where, reason)};
+  if (std::ranges::find(step.notes, note.en, &report::Text::en) == step.notes.end()) step.notes.push_back(note);
+}
+
 std::optional<report::Timing> Lab::time(report::Step& step, const Candidate& candidate, const app::Call& call,
                                         const std::string& setting, const app::Repeats& repeats) {
-  if (const auto reason = refusal(candidate, call, settings_.device)) {
-    // What holds whatever the sizes is said once, without them.
-    const bool always = unavailable(candidate.implementation, settings_.device).has_value();
-    const std::string where = always ? "" : fmt::format(" ({})", setting);
-    const report::Text note = {fmt::format("{}{} did not run: {}", candidate.label, where, *reason),
-                               fmt::format("{}{} नहीं चला: {}", candidate.label, where, *reason)};
-    if (std::ranges::find(step.notes, note.en, &report::Text::en) == step.notes.end()) step.notes.push_back(note);
+  try {
+    if (const auto reason = refusal(candidate, call, settings_.device)) {
+      note_refusal(step, candidate, setting, *reason);
+      return std::nullopt;
+    }
+    step.timings.push_back(measure(step, candidate, call, setting, repeats));
+  } catch (const Error& error) {
+    if (error.status() != Status::out_of_memory) throw;
+    note_refusal(step, candidate, setting, error.what());
     return std::nullopt;
   }
+  return step.timings.back();
+}
+
+report::Timing Lab::measure(report::Step& step, const Candidate& candidate, const app::Call& call, const std::string& setting,
+                            const app::Repeats& repeats) const {
   const app::Outputs outputs = make_outputs(call);
-  const std::function<void()> run = prepare(candidate, call, outputs);
+  const Prepared prepared = prepare(candidate, call, outputs);
   const std::vector<double> samples = app::time_calls(
       [&] {
         pause_point();
-        run();
+        prepared.run();
       },
       repeats);
   if (static_cast<int>(samples.size()) < repeats.repeats) {
@@ -55,15 +74,19 @@ std::optional<report::Timing> Lab::time(report::Step& step, const Candidate& can
                                       repeats.repeats, samples.size(), repeats.most_seconds)});
   }
   const app::Statistics statistics = app::statistics_of(samples);
-  step.timings.push_back({.series = std::string(candidate.key),
-                          .label = std::string(candidate.label),
-                          .setting = setting,
-                          .median_ms = statistics.median,
-                          .p10_ms = statistics.p10,
-                          .p90_ms = statistics.p90,
-                          .device_us = std::nullopt,
-                          .samples_ms = samples});
-  return step.timings.back();
+  std::optional<double> device_us;
+  if (on_gpu() && prepared.launch) {
+    const app::DeviceTimes times = time_on_device(prepared.launch, settings_.device, repeats, app::Cache::as_it_is);
+    device_us = app::statistics_of(times.device_us).median;
+  }
+  return {.series = std::string(candidate.key),
+          .label = std::string(candidate.label),
+          .setting = setting,
+          .median_ms = statistics.median,
+          .p10_ms = statistics.p10,
+          .p90_ms = statistics.p90,
+          .device_us = device_us,
+          .samples_ms = samples};
 }
 
 void note_unranked(report::Step& step, const std::vector<report::Timing>& row) {

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "device/devices.hpp"
 #include "lab/candidates.hpp"
 #include "lab/inputs.hpp"
 #include "measure/statistics.hpp"
@@ -39,6 +40,7 @@ class Lab {
   const Inputs& inputs();
   // A call with these inputs on the lab's device.
   app::Call call(const Inputs& inputs, app::Element element, Causal causal = Causal::off) const;
+  bool on_gpu() const { return !app::on_host(settings_.device); }
   // The repeats a step asks for, as --quick and --repeats change them.
   app::Repeats repeats(int warmup, int repeats) const;
   // Throws Interrupted.
@@ -49,6 +51,11 @@ class Lab {
                                      const std::string& setting, const app::Repeats& repeats);
 
  private:
+  report::Timing measure(report::Step& step, const Candidate& candidate, const app::Call& call, const std::string& setting,
+                         const app::Repeats& repeats) const;
+  void note_refusal(report::Step& step, const Candidate& candidate, const std::string& setting,
+                    const std::string& reason) const;
+
   const Settings& settings_;
   const std::vector<report::Step>& earlier_;
   std::function<bool()> stop_;

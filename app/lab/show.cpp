@@ -14,6 +14,8 @@ report::Cell count(std::int64_t n) { return {fmt::format("{}", n), static_cast<d
 
 report::Cell milliseconds(double ms) { return {report::milliseconds(ms), ms}; }
 
+report::Cell microseconds(double us) { return {fmt::format("{:.1f}", us), us}; }
+
 report::Cell difference(double value) { return {fmt::format("{:.2e}", value), value}; }
 
 report::Cell fixed(double value) { return {fmt::format("{:.4f}", value), value}; }

@@ -14,6 +14,7 @@ inline report::Cell word(std::string text, std::string hi = "") { return {std::m
 inline report::Cell word(const report::Text& text) { return word(text.en, text.hi); }
 report::Cell count(std::int64_t n);
 report::Cell milliseconds(double ms);   // "0.42", "0.0123"
+report::Cell microseconds(double us);   // "12.3"
 report::Cell difference(double value);  // "1.23e-04"
 report::Cell fixed(double value);       // "1.2346"
 report::Cell bytes(double value);       // "2.0 MiB"

@@ -48,6 +48,16 @@ std::string memory_of(const Document& run) {
   return all;
 }
 
+std::string compute_capability_of(const Document& run) {
+  if (!run.machine.contains("devices") || !run.machine["devices"].is_array()) return "";
+  for (const Json& device : run.machine["devices"]) {
+    if (device.is_object() && fmt::format("{}:{}", text_at(device, "/type"), text_at(device, "/index")) == run.device) {
+      return text_at(device, "/compute_capability");
+    }
+  }
+  return "";
+}
+
 std::string features_of(const Document& run) {
   std::string all;
   if (!run.machine.contains(Json::json_pointer("/cpu/features"))) return all;
@@ -85,6 +95,7 @@ struct Fact {
 };
 const Fact facts[] = {
     {{"Device", "डिवाइस"}, [](const Document& d) { return d.device + " · " + d.device_name; }},
+    {{"Compute capability", ""}, compute_capability_of},
     {{"Processor", "प्रोसेसर"}, [](const Document& d) { return text_at(d.machine, "/cpu/name"); }},
     {{"Threads", "थ्रेड"}, [](const Document& d) { return text_at(d.machine, "/threads"); }},
     {{"Memory", "मेमोरी"}, memory_of},

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <fmt/ranges.h>
 
+#include <functional>
+
 #include "arguments.hpp"
 #include "lab/show.hpp"
 #include "lab/steps.hpp"
@@ -13,6 +15,24 @@ using nlohmann::ordered_json;
 std::string device_line(const ordered_json& device) {
   return fmt::format("{}:{} {}", device.at("type").get<std::string>(), device.at("index").dump(),
                      device.at("name").is_string() ? device["name"].get<std::string>() : "without a name");
+}
+
+// What the machine says of a GPU; its memory is said elsewhere.
+void add_gpu(const ordered_json& machine, std::int32_t index, const std::function<void(std::string, std::string)>& add) {
+  for (const ordered_json& device : machine.at("devices")) {
+    if (device.at("type") != "cuda" || device.at("index") != index) continue;
+    add("GPU", device.at("name").get<std::string>());
+    add("Compute capability", device.at("compute_capability").get<std::string>());
+    add("Multiprocessors", device.at("multiprocessors").dump());
+  }
+  for (const ordered_json& library : machine.at("libraries")) {
+    const auto name = library.at("name").get<std::string>();
+    if (name != "NVIDIA driver" && name != "CUDA runtime" && name != "cuBLASLt" && name != "cuDNN") continue;
+    const bool there = library.at("available").get<bool>();
+    const ordered_json& said = library.at(there ? "version" : "reason");
+    add(name,
+        fmt::format("{}{}", there ? "" : "not available: ", said.is_string() ? said.get<std::string>() : "version unknown"));
+  }
 }
 
 void run(Lab& lab, report::Step& step) {
@@ -33,6 +53,7 @@ void run(Lab& lab, report::Step& step) {
   add("Default device", app::name_of(app::default_device()));
   add("Devices", fmt::format("{}", fmt::join(devices, "; ")));
   add("Device in use", in_use);
+  if (lab.on_gpu()) add_gpu(machine, lab.settings().device.index, add);
   add("Processor", processor.at("name").is_string() ? processor["name"].get<std::string>() : "unknown");
   add("CPU features", fmt::format("{}", fmt::join(processor.at("features").get<std::vector<std::string>>(), " ")));
   std::vector<std::string> targets;
@@ -41,7 +62,9 @@ void run(Lab& lab, report::Step& step) {
   }
   add("Kernels for", fmt::format("{}", fmt::join(targets, " ")));
   add("Threads", machine.at("threads").dump());
-  add("Memory", bytes(static_cast<double>(describe(lab.settings().device).memory_bytes)).text);
+  for (const Device device : lab.on_gpu() ? std::vector{cpu, lab.settings().device} : std::vector{cpu}) {
+    add(fmt::format("Memory of {}", app::name_of(device)), bytes(static_cast<double>(describe(device).memory_bytes)).text);
+  }
   for (const Implementation implementation : app::implementations) {
     const auto reason = unavailable(implementation, lab.settings().device);
     add(std::string(app::name_of(implementation)), reason ? "not available: " + *reason : "available");

@@ -12,7 +12,8 @@ namespace {
 
 // 7a: every candidate at one shape.
 void time_all(Lab& lab, report::Step& step) {
-  const std::vector<Candidate> candidates = {naive_f32, naive_bf16, fused_f32, fused_bf16, vendor_bf16};
+  std::vector<Candidate> candidates = {naive_f32, naive_bf16, fused_f32, fused_bf16, vendor_bf16};
+  if (lab.on_gpu()) candidates.insert(candidates.end(), {fused_f16, vendor_f16});
   const app::Shape& shape = lab.inputs().query.shape;
   const std::string sizes = fmt::format("B={}, T={}, N={}, H={}", shape[0], shape[1], shape[2], shape[3]);
   report::Table table{.key = "07a_latency",
@@ -45,7 +46,7 @@ void time_all(Lab& lab, report::Step& step) {
       table.rows.push_back({word(std::string(candidate.label)), median(timing), nothing(), nothing()});
       if (!timing) continue;
       measured.push_back(*timing);
-      if (timing->device_us) table.rows.back()[2] = {fmt::format("{:.1f}", *timing->device_us), *timing->device_us};
+      if (timing->device_us) table.rows.back()[2] = microseconds(*timing->device_us);
       if (measured.front().series == naive_f32.key) {
         table.rows.back()[3] = times(measured.front().median_ms / timing->median_ms);
       }
@@ -63,9 +64,9 @@ void time_all(Lab& lab, report::Step& step) {
 }
 
 std::vector<std::int64_t> sequence_lengths(Lab& lab) {
-  constexpr std::int64_t shortest = 64, usual = 1024, quick = 512;
+  constexpr std::int64_t shortest = 64, usual = 1024, quick = 512, gpu = 4096;
   const Settings& settings = lab.settings();
-  std::int64_t most = settings.max_seq.value_or(settings.quick ? quick : usual);
+  std::int64_t most = settings.max_seq.value_or(settings.quick ? quick : lab.on_gpu() ? gpu : usual);
   if (settings.given) most = std::min({most, settings.given->query.shape[1], settings.given->key.shape[1]});
   std::vector<std::int64_t> lengths;
   for (std::int64_t length = shortest; length < most; length *= 2) lengths.push_back(length);

@@ -16,7 +16,7 @@ std::int64_t differing_bytes(const Lab& lab, const Inputs& inputs) {
   const app::Outputs plain = attend(call, Implementation::automatic);
   app::Outputs module = make_outputs(call);
   poison(module);
-  prepare(module_bf16, call, module)();
+  prepare(module_bf16, call, module).run();
   fetch(module);
   const std::span<const std::byte> a = plain.out.data.bytes(), b = module.out.data.bytes();
   std::int64_t differing = 0;
@@ -46,6 +46,7 @@ Sweep module_length_sweep(Lab& lab) {
     sweep.sizes = {128, 256, 512};
   } else {
     sweep.sizes = {128, 256, 512, 1024, 2048};
+    if (lab.on_gpu()) sweep.sizes.push_back(4096);
   }
   sweep.inputs = [&lab](std::int64_t length) {
     if (const auto& own = lab.settings().given) return prefix(*own, length, own->key.shape[1]);

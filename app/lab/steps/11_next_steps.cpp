@@ -95,8 +95,12 @@ void lengthen(Lab& lab, report::Step& step) {
       .rows = {}});
   auto& table = std::get<report::Table>(step.blocks.back());
   report::Chart chart = memory_chart();
-  const std::vector<std::int64_t> lengths =
-      lab.settings().quick ? std::vector<std::int64_t>{128, 256, 512} : std::vector<std::int64_t>{256, 512, 1024, 2048};
+  std::vector<std::int64_t> lengths = {256, 512, 1024, 2048};
+  if (lab.settings().quick) {
+    lengths = {128, 256, 512};
+  } else if (lab.on_gpu()) {
+    lengths.push_back(4096);
+  }
   Memory naive{.implementation = Implementation::naive}, fused{.implementation = Implementation::fused};
   {
     app::Progress progress(static_cast<std::int64_t>(lengths.size() * std::size(candidates)));

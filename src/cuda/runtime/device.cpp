@@ -3,6 +3,8 @@
 
 #include <cuda_runtime_api.h>
 
+#include <fstream>
+
 #include "core/error.hpp"
 #include "cuda/runtime/cublaslt.hpp"
 #include "cuda/runtime/guard.hpp"
@@ -20,6 +22,14 @@ int driver_version() {
   int version = 0;
   if (cudaDriverGetVersion(&version) != cudaSuccess) cudaGetLastError();
   return version;
+}
+
+// "580.65.06, for CUDA 13.0"; its own number only where the kernel's module tells.
+std::string driver_text(int version) {
+  std::ifstream file("/sys/module/nvidia/version");
+  std::string own;
+  file >> own;
+  return (own.empty() ? "" : own + ", ") + "for CUDA " + version_text(version);
 }
 
 int runtime_version() {
@@ -92,8 +102,7 @@ std::string refusal(std::int32_t index) {
 std::vector<Library> libraries() {
   std::vector<Library> all;
   const int driver = driver_version();
-  all.push_back({"NVIDIA driver", driver == 0 ? "" : "for CUDA " + version_text(driver), "",
-                 driver == 0 ? "no NVIDIA driver was found" : ""});
+  all.push_back({"NVIDIA driver", driver == 0 ? "" : driver_text(driver), "", driver == 0 ? "no NVIDIA driver was found" : ""});
   all.push_back({"CUDA runtime", version_text(runtime_version()), "", ""});  // inside this library: no file of its own
   if (const std::string& missing = cublas_lt_missing(); missing.empty()) {
     all.push_back({"cuBLASLt", cublas_lt_version(), cublas_lt_path(), ""});
