@@ -18,11 +18,13 @@ std::vector<Case> several_tiles() {
     for (const std::int64_t h : {64, 128, 256}) {
       Case base;
       base.dtype = dtype;
+      base.query_heads = 2;
+      base.key_heads = 1;
       base.head_dim = base.value_head_dim = h;
       for (Case c : one_option_cases(base)) {
-        resize(c, 200, 300);
-        if (!c.packed && !c.query_lengths.empty()) c.query_lengths = {100, 200};
-        if (!c.packed && !c.key_lengths.empty()) c.key_lengths = {300, 129};
+        resize(c, 140, 200);
+        if (!c.packed && !c.query_lengths.empty()) c.query_lengths = {70, 140};
+        if (!c.packed && !c.key_lengths.empty()) c.key_lengths = {200, 129};
         cases.push_back(c);
       }
     }

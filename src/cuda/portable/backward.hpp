@@ -122,7 +122,7 @@ using BackwardKernel = void (*)(BackwardArguments);
 // NULL: another kernel does it too.
 struct BackwardKernels {
   BackwardKernel plain[kBackwardUses], general[kBackwardUses];  // by keys
-  BackwardKernel queries, bias;
+  BackwardKernel plain_queries, queries, bias;
 };
 
 extern const BackwardKernels backward_f16_64, backward_f16_128, backward_f16_256;

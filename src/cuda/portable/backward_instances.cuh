@@ -17,7 +17,8 @@ template <class T, int kClass>
 constexpr BackwardKernels backward_kernels() {
   return {{backward_keys<T, KeyRow<kClass, BackwardUse::large>, false>, nullptr},
           {nullptr, backward_keys<T, KeyRow<kClass, BackwardUse::small>, true>},
-          backward_queries<T, kClass>,
+          backward_queries<T, kClass, false>,
+          backward_queries<T, kClass, true>,
           backward_bias<T, kClass>};
 }
 

@@ -124,7 +124,7 @@ class Backward final : public core::Executable {
     const DeviceGuard guard(p.device_index);
     load_backward_steps(p);
     allow(choice_.kernel, choice_.shape.shared_bytes());
-    allow(all.queries, by_query.shared_bytes());
+    allow(plain(p) ? all.plain_queries : all.queries, by_query.shared_bytes());
     allow(all.bias, by_query.shared_bytes());
   }
 
@@ -152,10 +152,10 @@ class Backward final : public core::Executable {
     }
     if (adds_queries_) convert_sums(a, stream);
     if (by_queries(p)) {
-      BackwardArguments natural = a;
-      natural.factor = natural.sums_scale;
-      start("fused backward by queries", all.queries, p.batch * p.query_heads * a.query_tiles, by_query.threads(),
-            by_query.shared_bytes(), natural, stream);
+      BackwardArguments own = a;
+      if (plain(p)) own.factor = static_cast<float>(p.scale / a.early * std::numbers::log2e);
+      start("fused backward by queries", plain(p) ? all.plain_queries : all.queries, p.batch * p.query_heads * a.query_tiles,
+            by_query.threads(), by_query.shared_bytes(), own, stream);
     }
     if (p.grad_bias.present()) {
       BackwardArguments natural = a;

@@ -53,6 +53,26 @@ __device__ __forceinline__ void weigh_rows(const RowScores<kKeys>& scores, const
   }
 }
 
+// The same where masks by position are all there is: gradients of scores in place of those of weights.
+template <int kKeys>
+__device__ __forceinline__ void weigh_rows_plain(const RowScores<kKeys>& scores, RowScores<kKeys>& gradients, float factor,
+                                                 bool whole, const LaneRows& rows, int first_key, int lane) {
+#pragma unroll
+  for (int h = 0; h < 2; ++h) {
+    const int begin = rows.begin[h] - first_key - lane % 4 * 2;
+    const int end = rows.end[h] - first_key - lane % 4 * 2;
+#pragma unroll
+    for (int j = 0; j < kKeys / 8; ++j) {
+#pragma unroll
+      for (int e = 0; e < 2; ++e) {
+        float x = ptx::exp2(scores[0][j][2 * h + e] * factor - rows.lse[h]);
+        if (!whole && (8 * j + e < begin || 8 * j + e >= end)) x = 0;
+        gradients[0][j][2 * h + e] = x * (gradients[0][j][2 * h + e] - rows.delta[h]);
+      }
+    }
+  }
+}
+
 // Shared memory of both kernels: queries, output gradients, keys, values.
 template <QueryShape kShape>
 struct QueryTiles {
@@ -88,12 +108,14 @@ __device__ __forceinline__ void load_key_side(const QueryTiles<kShape>& tiles, c
       tiles.value, rows_from<T>(a.p.value, a.buffers.value, b, token, key_head, count, a.p.value_head_dim), a.aligned, thread);
 }
 
-constexpr int kRowSlice = 16;  // keys whose scores a warp holds at once
+// Keys whose scores a warp holds at once.
+constexpr int row_slice(int head_dim, bool general) { return general || head_dim > 128 ? 16 : 32; }
 
-template <class T, int kClass>
+template <class T, int kClass, bool kGeneral>
 __global__ void __launch_bounds__(QueryShape::threads()) backward_queries(const __grid_constant__ BackwardArguments a) {
   constexpr QueryShape kShape = kQueryShapes[kClass];
   constexpr int kHead = kShape.head_dim;
+  constexpr int kRowSlice = row_slice(kHead, kGeneral);
   using Tile = tile::SharedTile<kHead>;
   extern __shared__ __align__(1024) unsigned char shared[];
   const int thread = static_cast<int>(threadIdx.x);
@@ -111,7 +133,8 @@ __global__ void __launch_bounds__(QueryShape::threads()) backward_queries(const 
   const QueryTiles<kShape> tiles(shared);
   const LaneRows rows(a, sequence, visible, b, head, first + warp_row, lane);
   const int begin = visible.begin(first) / kShape.keys * kShape.keys;
-  const int end = held > 0 ? visible.end(first + min(held, kShape.queries()) - 1) : 0;
+  const int last = first + min(held, kShape.queries()) - 1;
+  const int end = held > 0 ? visible.end(last) : 0;
 
   tile::Sums<1, kHead> grad_query;
   tile::clear<1, kHead>(grad_query);
@@ -123,6 +146,7 @@ __global__ void __launch_bounds__(QueryShape::threads()) backward_queries(const 
     ptx::cp_async_wait<0>();
     if (a.early != 1 && key == begin) scale_own<T, kShape.queries(), kHead, kShape.threads()>(tiles.query, a.early, thread);
     __syncthreads();
+    const bool whole = key >= visible.begin(last) && key + kShape.keys <= visible.end(first);
 #pragma unroll
     for (int slice = 0; slice < kShape.keys; slice += kRowSlice) {
       RowScores<kRowSlice> scores, gradients;
@@ -131,10 +155,14 @@ __global__ void __launch_bounds__(QueryShape::threads()) backward_queries(const 
       const std::uint32_t right = slice * Tile::kPitch + tile::columns_first<kHead>(lane);
       tile::multiply_rows<T, kHead, 1, kRowSlice>(scores, tiles.query + left, tiles.key + right);
       tile::multiply_rows<T, kHead, 1, kRowSlice>(gradients, tiles.grad_out + left, tiles.value + right);
-      weigh_rows<kRowSlice>(scores, gradients, a, sequence, b, head, rows, key + slice, lane,
-                            [&](int j, int e, const Weight& w) { scores[0][j][e] = w.score; });
+      if constexpr (kGeneral) {
+        weigh_rows<kRowSlice>(scores, gradients, a, sequence, b, head, rows, key + slice, lane,
+                              [&](int j, int e, const Weight& w) { gradients[0][j][e] = w.score; });
+      } else {
+        weigh_rows_plain<kRowSlice>(scores, gradients, a.factor, whole, rows, key + slice, lane);
+      }
       Left<1, kRowSlice> weights;
-      round_to<T, 1, kRowSlice>(weights, scores);
+      round_to<T, 1, kRowSlice>(weights, gradients);
       multiply_left<T, kHead, 1, kRowSlice, kHead>(grad_query, weights,
                                                    tiles.key + slice * Tile::kPitch + tile::rows_first<kHead>(lane));
     }
@@ -158,6 +186,7 @@ __global__ void __launch_bounds__(QueryShape::threads()) backward_bias(const __g
   constexpr int kHead = kShape.head_dim;
   constexpr int kKeys = kShape.keys;
   constexpr int kQueries = kShape.queries();
+  constexpr int kRowSlice = row_slice(kHead, true);
   using Tile = tile::SharedTile<kHead>;
   extern __shared__ __align__(1024) unsigned char shared[];
   const int thread = static_cast<int>(threadIdx.x);
