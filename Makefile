@@ -13,7 +13,7 @@ help: ## Print this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-12s %s\n", $$1, $$2}' Makefile
 
 packages:
-	@scripts/setup packages
+	@scripts/setup packages cudnn
 
 python:
 	@scripts/setup python

@@ -67,7 +67,7 @@ dhyan_status dhyan_plan_create(const dhyan_problem* problem, dhyan_direction dir
     if (plan == nullptr) throw Error(DHYAN_INVALID_ARGUMENT, "plan: NULL, the new plan needs a place");
     *plan = nullptr;
     const dhyan_device_description d = api::device_or_default(device, problem);
-    *plan = api::make_plan(api::validate(problem, direction, d, false), d).release();
+    *plan = api::make_plan(api::validate(problem, direction, d, false), d, false).release();
   });
 }
 

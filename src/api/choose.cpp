@@ -21,6 +21,8 @@ constexpr std::array<Preference, 2> kPreferences = {{
     {DHYAN_CUDA, {DHYAN_FUSED, DHYAN_CUDNN, DHYAN_NAIVE}},
 }};
 
+const std::optional<std::string> kCompiles = "its plan takes up to seconds to compile; a plan made once, or allow_jit, lets it";
+
 std::optional<std::string> reason_against(const core::ImplementationEntry& entry, const core::Problem& problem,
                                           const dhyan_device_description& device) {
   if (std::string reason = entry.unavailable(device); !reason.empty()) return reason;
@@ -59,7 +61,7 @@ void require_available(dhyan_implementation implementation, dhyan_device_type ty
   }
 }
 
-Choice choose(const core::Problem& problem, const dhyan_device_description& device) {
+Choice choose(const core::Problem& problem, const dhyan_device_description& device, bool may_compile) {
   if (problem.requested != DHYAN_AUTO) {
     const core::ImplementationEntry* entry = find(problem.requested, device.device_type);
     if (const auto reason = reason_against(*entry, problem, device)) {
@@ -73,7 +75,7 @@ Choice choose(const core::Problem& problem, const dhyan_device_description& devi
     if (preference.device_type != device.device_type) continue;
     for (const dhyan_implementation implementation : preference.order) {
       const core::ImplementationEntry* entry = find(implementation, device.device_type);
-      const auto reason = reason_against(*entry, problem, device);
+      const auto reason = entry->compiles && !may_compile ? kCompiles : reason_against(*entry, problem, device);
       if (!reason) return {entry, "auto: the fastest that supports this problem" + passed_over};
       passed_over += "\n  passed over " + std::string(entry->name) + ": " + *reason;
     }

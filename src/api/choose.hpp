@@ -23,6 +23,7 @@ struct Choice {
 };
 
 // Throws Error (unsupported) naming the reason and what would work, when nothing that was asked for can run the problem.
-Choice choose(const core::Problem& problem, const dhyan_device_description& device);
+// `may_compile`: `auto` considers implementations whose plans take seconds.
+Choice choose(const core::Problem& problem, const dhyan_device_description& device, bool may_compile);
 
 }  // namespace dhyan::api

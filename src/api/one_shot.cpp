@@ -111,7 +111,7 @@ void run_once(const dhyan_problem* problem, dhyan_direction direction, void* str
   const Validated validated = validate(problem, direction, device, true);
   const std::uint64_t hash = hash_of(validated.problem);
   SharedPlan plan = cache().find(hash, validated.problem, validated.layouts);
-  if (plan == nullptr) plan = cache().insert(hash, make_plan(validated, device));
+  if (plan == nullptr) plan = cache().insert(hash, make_plan(validated, device, true));
   run_plan(*plan, buffers_of(validated.pointers), nullptr, 0, stream, true);
 }
 

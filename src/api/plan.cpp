@@ -43,10 +43,10 @@ void check_device_pointers(const dhyan_plan& plan, const Pointers& pointers, voi
 
 }  // namespace
 
-std::unique_ptr<dhyan_plan> make_plan(const Validated& validated, const dhyan_device_description& device) {
+std::unique_ptr<dhyan_plan> make_plan(const Validated& validated, const dhyan_device_description& device, bool runs_once) {
   const bool on_cpu = device.device_type == DHYAN_CPU;
   if (const std::string& error = cpu::target_error(); on_cpu && !error.empty()) refuse(error);
-  const Choice choice = choose(validated.problem, device);
+  const Choice choice = choose(validated.problem, device, !runs_once || validated.problem.allow_jit);
   auto plan = std::make_unique<dhyan_plan>();
   plan->problem = validated.problem;
   plan->layouts = validated.layouts;

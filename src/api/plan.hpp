@@ -20,8 +20,9 @@ struct dhyan_plan {
 
 namespace dhyan::api {
 
-// Chooses an implementation for the problem and lets it prepare. Throws Error.
-std::unique_ptr<dhyan_plan> make_plan(const Validated& validated, const dhyan_device_description& device);
+// Chooses an implementation for the problem and lets it prepare; a call that runs once gives no time to compile unless its
+// options allow it. Throws Error.
+std::unique_ptr<dhyan_plan> make_plan(const Validated& validated, const dhyan_device_description& device, bool runs_once);
 
 // Checks the pointers and runs. `scratch` NULL: from the library's own blocks. `checks`: also that outputs share no
 // memory and, on a GPU, whose memory the pointers are. Throws Error.

@@ -31,6 +31,7 @@ struct ImplementationEntry {
   // Why it cannot run this problem, and what would work; nothing when it can.
   std::optional<std::string> (*refuse)(const Problem& problem, const dhyan_device_description& device);
   std::unique_ptr<Executable> (*plan)(const Problem& problem, const dhyan_device_description& device);
+  bool compiles = false;  // planning takes up to seconds
 };
 
 }  // namespace dhyan::core

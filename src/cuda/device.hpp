@@ -88,7 +88,7 @@ struct Parts {
 };
 void merge(const Shape& shape, const Parts& parts, std::int32_t device, void* stream);
 
-// Gives the pools' unused memory back to the devices.
+// Gives the pools' unused memory back to the devices, and cuDNN's plans that nobody holds.
 void trim();
 
 }  // namespace dhyan::cuda

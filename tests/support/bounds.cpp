@@ -181,7 +181,7 @@ ForwardBounds forward_bounds(const Instance& x, const Forward& result) {
   return bounds;
 }
 
-BackwardBounds backward_bounds(const Instance& x, const Forward& given, const Backward& result) {
+BackwardBounds backward_bounds(const Instance& x, const Forward& given, const Backward& result, bool heads_rounded) {
   const core::Problem& p = x.problem;
   const core::Buffers buffers = x.buffers();
   const dhyan_dtype dtype = p.dtype;
@@ -282,8 +282,10 @@ BackwardBounds backward_bounds(const Instance& x, const Forward& given, const Ba
       });
   BackwardBounds bounds;
   if (result.grad_query.present()) bounds.grad_query = finish(grad_query, round.relative, result.grad_query, dtype);
-  if (result.grad_key.present()) bounds.grad_key = finish(grad_key, round.relative, result.grad_key, dtype);
-  if (result.grad_value.present()) bounds.grad_value = finish(grad_value, round.relative, result.grad_value, dtype);
+  const double of_keys =
+      (heads_rounded && p.group() > 1 ? 2 : 1) * round.relative;  // a head's part is at most its terms' sizes
+  if (result.grad_key.present()) bounds.grad_key = finish(grad_key, of_keys, result.grad_key, dtype);
+  if (result.grad_value.present()) bounds.grad_value = finish(grad_value, of_keys, result.grad_value, dtype);
   if (result.grad_bias.present()) bounds.grad_bias = finish(grad_bias, 0, result.grad_bias, x.bias.dtype());
   if (result.grad_sink.present())
     bounds.grad_sink = finish(grad_sink, 0, result.grad_sink, dtype == DHYAN_F64 ? DHYAN_F64 : DHYAN_F32);

@@ -45,6 +45,9 @@ struct BackwardBounds {
 
 // Around the exact results.
 ForwardBounds forward_bounds(const Instance& instance, const Forward& exact);
-BackwardBounds backward_bounds(const Instance& instance, const Forward& given, const Backward& exact);
+// `heads_rounded`: each query head's part of a key head's gradients is rounded before the heads of a group are added up, which
+// is cudnn's way.
+BackwardBounds backward_bounds(const Instance& instance, const Forward& given, const Backward& exact,
+                               bool heads_rounded = false);
 
 }  // namespace dhyan::testing

@@ -9,6 +9,7 @@
 #include "cuda/runtime/cublaslt.hpp"
 #include "cuda/runtime/guard.hpp"
 #include "cuda/runtime/library.hpp"
+#include "cudnn/cudnn.hpp"
 
 namespace dhyan::cuda {
 namespace {
@@ -109,7 +110,8 @@ std::vector<Library> libraries() {
   } else {
     all.push_back({"cuBLASLt", "", "", missing});
   }
-  for (const char* name : {"cuDNN", "NCCL"}) all.push_back({name, "", "", "not used by this version"});
+  all.push_back(cudnn::library());
+  all.push_back({"NCCL", "", "", "not used by this version"});
   return all;
 }
 

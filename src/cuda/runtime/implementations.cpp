@@ -3,6 +3,7 @@
 #include "cuda/device.hpp"
 #include "cuda/naive/naive.hpp"
 #include "cuda/portable/fused.hpp"
+#include "cudnn/cudnn.hpp"
 
 namespace dhyan::cuda {
 namespace {
@@ -10,13 +11,10 @@ namespace {
 std::string host_only(const dhyan_device_description&) {
   return "it computes in host memory; copy the tensors there and name device cpu";
 }
-std::string not_built(const dhyan_device_description&) { return "this version does not use cuDNN yet"; }
 
 constexpr core::ImplementationEntry kReference = {DHYAN_REFERENCE, "reference", DHYAN_CUDA, host_only, nullptr, nullptr};
 
-constexpr core::ImplementationEntry kCudnn = {DHYAN_CUDNN, "cudnn", DHYAN_CUDA, not_built, nullptr, nullptr};
-
-constexpr const core::ImplementationEntry* kRows[] = {&kReference, &naive_entry, &fused_entry, &kCudnn};
+constexpr const core::ImplementationEntry* kRows[] = {&kReference, &naive_entry, &fused_entry, &cudnn::entry};
 
 }  // namespace
 

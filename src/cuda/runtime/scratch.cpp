@@ -9,6 +9,7 @@
 #include "core/error.hpp"
 #include "cuda/device.hpp"
 #include "cuda/runtime/guard.hpp"
+#include "cudnn/cudnn.hpp"
 
 namespace dhyan::cuda {
 namespace {
@@ -68,6 +69,7 @@ void Scratch::release() {
 }
 
 void trim() {
+  cudnn::trim();
   const std::scoped_lock lock(pools().guard);
   for (const auto& [device, pool] : pools().of_device) {
     if (cudaMemPoolTrimTo(pool, 0) != cudaSuccess) cudaGetLastError();
