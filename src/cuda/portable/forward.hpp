@@ -21,14 +21,15 @@ struct ForwardShape {
   int keys;          // of a tile
   int stages;        // tiles of keys and values in shared memory; 1: the next keys come while the values are multiplied
   int blocks;        // on a multiprocessor at once that registers are left for
+  int element_bytes = 2;
 
   constexpr int rows() const { return 16 * row_tiles * row_warps; }
   constexpr int warps() const { return row_warps * key_warps * column_warps; }
   constexpr int threads() const { return 32 * warps(); }
   constexpr int keys_of_warp() const { return keys / key_warps; }
   constexpr int columns_of_warp() const { return head_dim / column_warps; }
-  constexpr int query_bytes() const { return rows() * head_dim * 2; }
-  constexpr int tile_bytes() const { return keys * head_dim * 2; }
+  constexpr int query_bytes() const { return rows() * head_dim * element_bytes; }
+  constexpr int tile_bytes() const { return keys * head_dim * element_bytes; }
   // What the warps along the keys exchange in the end lies over keys and values.
   constexpr int shared_bytes() const { return query_bytes() + 2 * stages * tile_bytes(); }
   // Sums and scores in registers, per thread.
@@ -65,6 +66,14 @@ constexpr bool all_sound() {
 }
 static_assert(all_sound());
 
+// f32: the general kernel only, warps along the keys with tiles of their own.
+inline constexpr std::array<int, 3> kFloatHeadDims = {64, 128, 256};
+inline constexpr ForwardShape kFloatShapes[kFloatHeadDims.size()][2] = {
+    {{64, 1, 4, 2, 1, 128, 1, 1, 4}, {64, 1, 4, 2, 1, 128, 1, 1, 4}},
+    {{128, 1, 4, 2, 1, 64, 1, 1, 4}, {128, 1, 4, 2, 1, 64, 1, 1, 4}},
+    {{256, 1, 4, 2, 1, 64, 1, 1, 4}, {256, 1, 2, 1, 1, 32, 1, 1, 4}},
+};
+
 struct ForwardArguments {
   core::Problem p;
   core::Buffers buffers;
@@ -74,6 +83,7 @@ struct ForwardArguments {
   float early;      // power of two that queries are multiplied by
   float factor;     // the rest of the scale; plain: times log2 e
   float kept;       // 1 / (1 - dropout probability)
+  bool plain;       // masks by position are all that happens to a score
   bool aligned;     // rows of query, key, value and out lie at multiples of 16 bytes
   float* part_out;  // splits > 1: [split][b][n][t][value_head_dim], normalised
   float* part_lse;  // [split][b][n][t]
@@ -88,5 +98,12 @@ struct ForwardKernels {
 
 extern const ForwardKernels forward_f16_64, forward_f16_128, forward_f16_256, forward_f16_512;
 extern const ForwardKernels forward_bf16_64, forward_bf16_128, forward_bf16_256, forward_bf16_512;
+
+// NULL: tiles that the others leave no use for.
+struct FloatForwardKernels {
+  ForwardKernel f32[2], tf32[2];
+};
+
+extern const FloatForwardKernels forward_f32_64, forward_f32_128, forward_f32_256;
 
 }  // namespace dhyan::cuda::portable

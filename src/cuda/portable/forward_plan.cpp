@@ -26,7 +26,7 @@ bool aligned(const core::Problem& p) {
 // Whether masks by position are all that happens to a score.
 bool plain(const core::Problem& p) {
   return p.scale > 0 && p.softcap == 0 && !p.bias.present() && !p.mask.present() && !p.alibi_slopes.present() &&
-         !p.has_dropout() && aligned(p);
+         !p.has_dropout();
 }
 
 // Q is multiplied by it before the product, the rest of the scale comes after: no sum overflows that fits once it is scaled.
@@ -44,12 +44,15 @@ const ForwardKernels& kernels_of(dhyan_dtype dtype, std::size_t head_class) {
   return *kOf[dtype == DHYAN_BF16][head_class];
 }
 
+constexpr const FloatForwardKernels* kFloatKernels[kFloatHeadDims.size()] = {&forward_f32_64, &forward_f32_128,
+                                                                             &forward_f32_256};
+
 std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
 
 struct Choice {
   ForwardShape shape;
   ForwardKernel kernel;
-  bool plain;           // the kernel's class of masks
+  bool plain;           // as the kernel sees it
   std::int64_t blocks;  // without splits
   int splits;
 };
@@ -62,12 +65,29 @@ std::int64_t most_keys(const core::Problem& p, int rows) {
   return keys;
 }
 
-Choice choose(const core::Problem& p, const dhyan_device_description& device) {
+// The first class that holds keys and values.
+template <std::size_t kClasses>
+std::size_t class_of(const std::array<int, kClasses>& head_dims, const core::Problem& p) {
   const std::int64_t widest = std::max(p.head_dim, p.value_head_dim);
   std::size_t head_class = 0;
-  while (kHeadDims[head_class] < widest) ++head_class;
+  while (head_dims[head_class] < widest) ++head_class;
+  return head_class;
+}
+
+Choice choose_f32(const core::Problem& p, const dhyan_device_description& device) {
+  const std::size_t head_class = class_of(kFloatHeadDims, p);
+  const FloatForwardKernels& all = *kFloatKernels[head_class];
+  const int use = kFloatShapes[head_class][0].shared_bytes() <= shared_limit(device) ? 0 : 1;
+  const ForwardShape& shape = kFloatShapes[head_class][use];
+  const ForwardKernel kernel = (p.precision == DHYAN_PRECISION_TF32 ? all.tf32 : all.f32)[use];
+  return {shape, kernel, plain(p), p.batch * p.key_heads * ceil_div(p.group() * p.query_length, shape.rows()), 1};
+}
+
+Choice choose_tiles(const core::Problem& p, const dhyan_device_description& device) {
+  if (p.dtype == DHYAN_F32) return choose_f32(p, device);
+  const std::size_t head_class = class_of(kHeadDims, p);
   const ForwardKernels& all = kernels_of(p.dtype, head_class);
-  const bool is_plain = plain(p) && all.plain[static_cast<int>(ForwardUse::small)] != nullptr;
+  const bool is_plain = plain(p) && aligned(p) && all.plain[static_cast<int>(ForwardUse::small)] != nullptr;
   const std::int64_t rows = p.group() * p.query_length;
   const auto with = [&](ForwardUse use) {
     const int i = static_cast<int>(use);
@@ -82,6 +102,11 @@ Choice choose(const core::Problem& p, const dhyan_device_description& device) {
                                                            large.shape.shared_bytes() <= shared_limit(device)) {
     choice = large;
   }
+  return choice;
+}
+
+Choice choose(const core::Problem& p, const dhyan_device_description& device) {
+  Choice choice = choose_tiles(p, device);
   // Splits fill a device that has fewer blocks than it can hold; each keeps a few tiles, or joining them costs more than it
   // gains.
   constexpr std::int64_t kLeastTiles = 2;
@@ -106,6 +131,7 @@ class Forward final : public core::Executable {
     a.early = early_scale(p);
     a.factor = static_cast<float>(p.scale / a.early * (choice_.plain ? std::numbers::log2e : 1));
     a.kept = static_cast<float>(1 / (1 - p.dropout.probability));
+    a.plain = choice_.plain;
     a.aligned = aligned(p);
     const DeviceGuard guard(p.device_index);
     check(cudaFuncSetAttribute(reinterpret_cast<const void*>(choice_.kernel), cudaFuncAttributeMaxDynamicSharedMemorySize,

@@ -2,6 +2,7 @@
 // Our own kernels for every device from compute capability 8.0 on.
 #include "cuda/portable/fused.hpp"
 
+#include <algorithm>
 #include <optional>
 
 #include "cuda/device.hpp"
@@ -19,8 +20,13 @@ std::string unavailable(const dhyan_device_description& device) { return refusal
 
 std::optional<std::string> refuse(const core::Problem& p, const dhyan_device_description&) {
   if (p.dtype == DHYAN_F64) return "fused has no f64 kernels for CUDA devices; naive computes in f64";
-  if (p.dtype == DHYAN_F32) return "fused has no f32 kernels for CUDA devices yet; naive computes in f32";
+  if (p.dtype == DHYAN_F32 && p.direction == DHYAN_BACKWARD) {
+    return "fused has no f32 backward kernels for CUDA devices yet; naive computes them";
+  }
   if (p.direction == DHYAN_BACKWARD) return portable::refuse_backward(p);
+  if (p.dtype == DHYAN_F32 && std::max(p.head_dim, p.value_head_dim) > portable::kFloatHeadDims.back()) {
+    return "fused takes head_dim and value_head_dim up to 256 in f32; naive takes any";
+  }
   if (p.head_dim > portable::kHeadDims.back() || p.value_head_dim > portable::kHeadDims.back()) {
     return "fused takes head_dim and value_head_dim up to 512; naive takes any";
   }

@@ -38,10 +38,10 @@ struct Softmax {
     }
   }
 
-  // Scores become weights, unnormalised; outputs so far shrink to the new reference. factor > 0 turns scores into powers of 2.
-  // `subtract_first`: scores may be as large as floats are.
-  template <bool kSubtractFirst, int kKeys, int kColumns>
-  __device__ __forceinline__ void add(Sums<kRowTiles, kKeys>& scores, Sums<kRowTiles, kColumns>& out, float factor) {
+  // Scores become weights, unnormalised; `shrink` brings outputs so far to the new reference. factor > 0 turns scores into
+  // powers of 2. `subtract_first`: scores may be as large as floats are.
+  template <bool kSubtractFirst, int kKeys>
+  __device__ __forceinline__ void weigh(Sums<kRowTiles, kKeys>& scores, float (&shrink)[kRowTiles][2], float factor) {
 #pragma unroll
     for (int i = 0; i < kRowTiles; ++i) {
 #pragma unroll
@@ -51,7 +51,7 @@ struct Softmax {
         for (int j = 0; j < kKeys / 8; ++j) most = fmaxf(most, fmaxf(scores[i][j][2 * h], scores[i][j][2 * h + 1]));
         most = fmaxf(highest[i][h], row_maximum(most));
         const float reference = most == -INFINITY ? 0 : most;  // nothing seen yet: weights of 0, not NaN
-        const float shrink = ptx::exp2((highest[i][h] - reference) * factor);
+        shrink[i][h] = ptx::exp2((highest[i][h] - reference) * factor);
         highest[i][h] = most;
         float total = 0;
 #pragma unroll
@@ -63,12 +63,22 @@ struct Softmax {
             total += x;
           }
         }
-        sum[i][h] = sum[i][h] * shrink + total;
+        sum[i][h] = sum[i][h] * shrink[i][h] + total;
+      }
+    }
+  }
+
+  // The same, with the outputs so far.
+  template <bool kSubtractFirst, int kKeys, int kColumns>
+  __device__ __forceinline__ void add(Sums<kRowTiles, kKeys>& scores, Sums<kRowTiles, kColumns>& out, float factor) {
+    float shrink[kRowTiles][2];
+    weigh<kSubtractFirst, kKeys>(scores, shrink, factor);
 #pragma unroll
-        for (int j = 0; j < kColumns / 8; ++j) {
-          out[i][j][2 * h] *= shrink;
-          out[i][j][2 * h + 1] *= shrink;
-        }
+    for (int i = 0; i < kRowTiles; ++i) {
+#pragma unroll
+      for (int j = 0; j < kColumns / 8; ++j) {
+#pragma unroll
+        for (int e = 0; e < 4; ++e) out[i][j][e] *= shrink[i][e / 2];
       }
     }
   }
