@@ -291,6 +291,15 @@ TEST_F(CommandFiles, WritesResultLseAndGradientsBesideEachOther) {
   EXPECT_EQ(run({"--expect", "r.npy"}).status, 1);
 }
 
+TEST_F(CommandFiles, SafetensorsSayWhatMadeThem) {
+  put_problem();
+  ASSERT_EQ(run({"--implementation", "naive", "--out", "r.safetensors"}).status, 0);
+  const std::string file = read_file(folder_.file("r.safetensors"));
+  EXPECT_THAT(file,
+              AllOf(HasSubstr(R"("implementation":"naive")"), HasSubstr(R"("device":"cpu")"), HasSubstr(R"("processor":")")));
+  EXPECT_EQ(load("r.safetensors:out").shape.size(), 4u);
+}
+
 TEST_F(CommandFiles, GradientsOfBiasAndSinkComeWithThem) {
   put_problem();
   put("bias.npy", Element::f16, {4, 1, 13});

@@ -235,7 +235,9 @@ Exit run_once(const RunOptions& options, const Call& call, const Geometry& g, co
     records[0].check = Record::Check{difference->max_abs * shown, difference->relative * shown, difference->ok()};
   }
   if (writer) {
-    writer->write(arrays);
+    Metadata metadata = facts_of(call.device);
+    metadata.insert(metadata.begin(), {{"dhyan", dhyan_version()}, {"implementation", records[0].implementation}});
+    writer->write(arrays, metadata);
     if (writer->widened()) note("bf16 was widened to f32: .npy has no bf16 (.safetensors has)");
   }
 

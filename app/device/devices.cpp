@@ -9,6 +9,22 @@
 #include "arguments.hpp"
 
 namespace dhyan::app {
+namespace {
+
+// The device's own entry in what the machine says; an empty object where it has none.
+nlohmann::json entry_of(const nlohmann::json& machine, Device device) {
+  for (const auto& entry : machine.at("devices")) {
+    if (entry.at("type") == (on_host(device) ? "cpu" : "cuda") && entry.at("index") == device.index) return entry;
+  }
+  return nlohmann::json::object();
+}
+
+std::string text_of(const nlohmann::json& object, const char* key, const char* otherwise) {
+  if (!object.contains(key) || !object[key].is_string() || object[key] == "") return otherwise;
+  return object[key].get<std::string>();
+}
+
+}  // namespace
 
 Device default_device() {
   const nlohmann::json machine = nlohmann::json::parse(info());
@@ -20,13 +36,22 @@ Device default_device() {
   return cpu;
 }
 
-std::string device_name(Device device) {
+std::string device_name(Device device) { return text_of(entry_of(nlohmann::json::parse(info()), device), "name", "unknown"); }
+
+std::vector<std::pair<std::string, std::string>> facts_of(Device device) {
   const nlohmann::json machine = nlohmann::json::parse(info());
-  for (const auto& found : machine.at("devices")) {
-    const bool same = found.at("type") == (on_host(device) ? "cpu" : "cuda") && found.at("index") == device.index;
-    if (same && found.at("name").is_string() && found["name"] != "") return found["name"].get<std::string>();
+  const nlohmann::json entry = entry_of(machine, device);
+  std::vector<std::pair<std::string, std::string>> facts = {{"device", name_of(device)},
+                                                            {"device_name", text_of(entry, "name", "unknown")},
+                                                            {"memory_bytes", entry.at("memory_bytes").dump()}};
+  if (!on_host(device)) {
+    facts.emplace_back("compute_capability", text_of(entry, "compute_capability", "unknown"));
+    for (const auto& library : machine.at("libraries")) {
+      if (library.at("name") == "NVIDIA driver") facts.emplace_back("driver", text_of(library, "version", "unknown"));
+    }
   }
-  return "unknown";
+  facts.emplace_back("processor", text_of(machine.at("cpu"), "name", "unknown"));
+  return facts;
 }
 
 std::string name_of(Device device) { return on_host(device) ? "cpu" : fmt::format("cuda:{}", device.index); }

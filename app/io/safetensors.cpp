@@ -249,8 +249,9 @@ Array read_safetensors(Bytes bytes, std::string_view name, std::string_view file
   refuse("{}:{}: dtype {} is not read; use F64, F32, F16, BF16, BOOL, U8, I32 or I64", file, name, found->dtype);
 }
 
-std::string safetensors_header(std::span<const NamedArray> tensors) {
+std::string safetensors_header(std::span<const NamedArray> tensors, const Metadata& metadata) {
   nlohmann::ordered_json header = nlohmann::ordered_json::object();
+  for (const auto& [name, text] : metadata) header["__metadata__"][name] = text;
   std::uint64_t at = 0;
   for (const NamedArray& t : tensors) {
     header[t.name] = {{"dtype", std::string(info_of(t.array->element).safetensors)},
@@ -258,7 +259,7 @@ std::string safetensors_header(std::span<const NamedArray> tensors) {
                       {"data_offsets", {at, at + t.array->data.size()}}};
     at += t.array->data.size();
   }
-  std::string text = header.dump();
+  std::string text = header.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
   text.resize((text.size() + 7) / 8 * 8, ' ');  // the data begins aligned
   const std::uint64_t length = text.size();
   return std::string(reinterpret_cast<const char*>(&length), sizeof length) + text;

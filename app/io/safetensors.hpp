@@ -4,6 +4,7 @@
 
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "io/array.hpp"
@@ -19,7 +20,9 @@ struct NamedArray {
   std::string name;
   const Array* array;
 };
+// What a file says of itself: names and texts.
+using Metadata = std::vector<std::pair<std::string, std::string>>;
 // What stands before the tensors' bytes, which follow in the same order without gaps.
-std::string safetensors_header(std::span<const NamedArray> tensors);
+std::string safetensors_header(std::span<const NamedArray> tensors, const Metadata& metadata = {});
 
 }  // namespace dhyan::app

@@ -128,7 +128,7 @@ ResultWriter::ResultWriter(const std::string& target, std::string_view argument,
   }
 }
 
-void ResultWriter::write(const std::vector<const Array*>& arrays) {
+void ResultWriter::write(const std::vector<const Array*>& arrays, const Metadata& metadata) {
   if (npy_) {
     for (std::size_t i = 0; i < arrays.size(); ++i) {
       const bool widen = arrays[i]->element == Element::bf16;
@@ -142,7 +142,7 @@ void ResultWriter::write(const std::vector<const Array*>& arrays) {
   } else {
     std::vector<NamedArray> tensors;
     for (std::size_t i = 0; i < arrays.size(); ++i) tensors.push_back({names_[i], arrays[i]});
-    files_[0].write(safetensors_header(tensors));
+    files_[0].write(safetensors_header(tensors, metadata));
     for (const Array* array : arrays) files_[0].write(array->data.bytes());
   }
   for (OutputFile& file : files_) file.commit();

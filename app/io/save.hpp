@@ -39,8 +39,8 @@ class ResultWriter {
   // `target` is --out's F. `names` are the tensors that will come, the first being the result itself.
   ResultWriter(const std::string& target, std::string_view argument, const std::vector<std::string>& names);
 
-  // In the order of the names given. A bf16 array goes to .npy as f32; widened() then says so.
-  void write(const std::vector<const Array*>& arrays);
+  // In the order of the names given. A bf16 array goes to .npy as f32; widened() then says so. Only safetensors has metadata.
+  void write(const std::vector<const Array*>& arrays, const Metadata& metadata = {});
   bool widened() const { return widened_; }
   std::vector<std::string> paths() const;
 

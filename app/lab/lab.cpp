@@ -89,6 +89,14 @@ report::Timing Lab::measure(report::Step& step, const Candidate& candidate, cons
           .samples_ms = samples};
 }
 
+void note_device_time(report::Step& step) {
+  step.notes.push_back(
+      {"ms is what a caller waits: starting the call, the device's work, hearing that it is done. Device µs is the "
+       "device's work alone, of calls captured in a graph that follow one another.",
+       "ms में वह पूरा समय है जो कॉल करने वाला प्रतीक्षा करता है: कॉल शुरू करना, डिवाइस का काम, और उसके पूरा होने की सूचना। डिवाइस µs में "
+       "केवल डिवाइस का काम है, एक graph में दर्ज और एक के बाद एक चलती कॉलों से नापा हुआ।"});
+}
+
 void note_unranked(report::Step& step, const std::vector<report::Timing>& row) {
   std::vector<report::Timing> order = row;
   std::ranges::sort(order, {}, &report::Timing::median_ms);

@@ -62,6 +62,9 @@ class Lab {
   std::optional<Inputs> inputs_;
 };
 
+// What stands beside the clock's milliseconds on a GPU.
+void note_device_time(report::Step& step);
+
 // "T=128: A and B, B and C are not ranked": neighbours in rank whose ranges from p10 to p90 overlap, in one note.
 void note_unranked(report::Step& step, const std::vector<report::Timing>& row);
 

@@ -138,6 +138,7 @@ Sweep batch_sweep(Lab& lab) {
 namespace {
 
 void run(Lab& lab, report::Step& step) {
+  if (lab.on_gpu()) note_device_time(step);
   time_all(lab, step);
   const Sweep lengths = sequence_sweep(lab);
   run_sweep(lab, step, lengths,

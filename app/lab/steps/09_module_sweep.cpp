@@ -59,6 +59,7 @@ namespace {
 
 void run(Lab& lab, report::Step& step) {
   std::int64_t differing = 0;
+  if (lab.on_gpu()) note_device_time(step);
   run_sweep(lab, step, module_length_sweep(lab),
             [&](const SweepRow&, const Inputs& inputs) { differing += differing_bytes(lab, inputs); });
   add_check(step, "09_same_bits",
