@@ -237,7 +237,7 @@ TEST(CudnnBand, LengthsKeepBottomRight) {
 }
 
 TEST(CudnnDescription, HoldsWhatAPlanBakesIn) {
-  const cudnn::Description d = cudnn::describe(good(DHYAN_FORWARD), 91900);
+  const cudnn::Description d = cudnn::describe(good(DHYAN_FORWARD), kHopper);
   EXPECT_THAT(d.query.shape, ::testing::ElementsAre(2, 4, 128, 64));
   EXPECT_THAT(d.query.strides, ::testing::ElementsAre(128 * 256, 64, 256, 1));
   EXPECT_THAT(d.stats.strides, ::testing::ElementsAre(512, 128, 1, 1));
@@ -258,25 +258,26 @@ TEST(CudnnDescription, HoldsWhatAPlanBakesIn) {
   for (const auto& change : changes) {
     core::Problem p = good(DHYAN_FORWARD);
     change(p);
-    EXPECT_NE(cudnn::describe(p, 91900), d);
+    EXPECT_NE(cudnn::describe(p, kHopper), d);
   }
-  EXPECT_NE(cudnn::describe(good(DHYAN_FORWARD), 92600), d);
-  EXPECT_NE(cudnn::describe(good(DHYAN_BACKWARD), 91900), d);
+  EXPECT_NE(cudnn::describe(good(DHYAN_FORWARD), Facts{9, 0, kHopper.memory_bytes, 92600}), d);
+  EXPECT_NE(cudnn::describe(good(DHYAN_FORWARD), Facts{8, 9, kHopper.memory_bytes, 91900}), d);
+  EXPECT_NE(cudnn::describe(good(DHYAN_BACKWARD), kHopper), d);
 }
 
 // cuDNN 9.19 reads past the end of tails backward.
 TEST(CudnnDescription, TailsBackwardHaveLengths) {
   core::Problem p = good(DHYAN_BACKWARD);
-  EXPECT_FALSE(cudnn::describe(p, 91900).lengths);
+  EXPECT_FALSE(cudnn::describe(p, kHopper).lengths);
   p.key_length = p.key_tokens = 192;
-  EXPECT_TRUE(cudnn::describe(p, 91900).lengths);
-  EXPECT_FALSE(cudnn::describe(good(DHYAN_FORWARD), 91900).lengths);
+  EXPECT_TRUE(cudnn::describe(p, kHopper).lengths);
+  EXPECT_FALSE(cudnn::describe(good(DHYAN_FORWARD), kHopper).lengths);
 }
 
 TEST(CudnnDescription, GradientsThatNobodyAskedForAreThere) {
   core::Problem p = good(DHYAN_BACKWARD);
   p.grad_key = {};
-  const cudnn::Description d = cudnn::describe(p, 91900);
+  const cudnn::Description d = cudnn::describe(p, kHopper);
   EXPECT_THAT(d.grad_key.strides, ::testing::ElementsAre(2 * 256 * 64, 256 * 64, 64, 1));
 }
 

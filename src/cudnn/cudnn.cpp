@@ -86,7 +86,7 @@ class Memory {
 
 class Plan final : public core::Executable {
  public:
-  explicit Plan(const core::Problem& p) : p_(p), d_(cudnn::describe(p, version())), memory_(p, d_) {
+  Plan(const core::Problem& p, const Facts& facts) : p_(p), d_(cudnn::describe(p, facts)), memory_(p, d_) {
     const cuda::DeviceGuard guard(p_.device_index);
     graph_ = graph_of(d_);
     blanks_ = may_have_empty_rows(p_);
@@ -164,16 +164,20 @@ std::string unavailable(const dhyan_device_description& device) {
   return reason.empty() ? missing() : reason;
 }
 
+Facts facts_of(const dhyan_device_description& device) {
+  return {device.compute_major, device.compute_minor, device.memory_bytes, version()};
+}
+
 std::optional<std::string> refuse(const core::Problem& p, const dhyan_device_description& device) {
-  if (auto broken = refusal(p, {device.compute_major, device.compute_minor, device.memory_bytes, version()})) return broken;
+  if (auto broken = refusal(p, facts_of(device))) return broken;
   const cuda::DeviceGuard guard(p.device_index);
-  std::string answer = unsupported(cudnn::describe(p, version()));
+  std::string answer = unsupported(cudnn::describe(p, facts_of(device)));
   if (!answer.empty()) return answer;
   return std::nullopt;
 }
 
-std::unique_ptr<core::Executable> plan(const core::Problem& p, const dhyan_device_description&) {
-  return std::make_unique<Plan>(p);
+std::unique_ptr<core::Executable> plan(const core::Problem& p, const dhyan_device_description& device) {
+  return std::make_unique<Plan>(p, facts_of(device));
 }
 
 }  // namespace

@@ -52,10 +52,11 @@ bool needs_lengths(const core::Problem& p, const Description& d) {
 
 }  // namespace
 
-Description describe(const core::Problem& p, std::size_t version) {
+Description describe(const core::Problem& p, const Facts& facts) {
   Description d;
   d.device = p.device_index;
-  d.version = version;
+  d.capability = facts.major * 10 + facts.minor;
+  d.version = facts.version;
   d.direction = p.direction;
   d.query = rows(p.query, p.batch, p.query_heads, p.query_length, p.head_dim);
   d.key = rows(p.key, p.batch, p.key_heads, p.key_length, p.head_dim);

@@ -7,6 +7,7 @@
 #include <cstdint>
 
 #include "core/problem.hpp"
+#include "cudnn/rules.hpp"
 
 namespace dhyan::cudnn {
 
@@ -21,7 +22,8 @@ struct Tensor {
 
 struct Description {
   std::int32_t device = 0;
-  std::size_t version = 0;  // cuDNN's
+  std::int32_t capability = 0;  // the device's compute capability: 90 is 9.0
+  std::size_t version = 0;      // cuDNN's
   dhyan_direction direction = DHYAN_FORWARD;
   Tensor query, key, value, out, stats, bias, sink;
   Tensor grad_out, grad_query, grad_key, grad_value, grad_bias, grad_sink;
@@ -37,7 +39,7 @@ struct Description {
 };
 
 // For a problem that breaks no rule. Tensors that the problem lacks and cuDNN writes all the same are contiguous.
-Description describe(const core::Problem& problem, std::size_t version);
+Description describe(const core::Problem& problem, const Facts& facts);
 
 // Whether some query may see no key: cuDNN's answer is not ours there.
 bool may_have_empty_rows(const core::Problem& problem);

@@ -76,7 +76,8 @@ class Builder {
   explicit Builder(const Description& d) : d_(d), graph_(std::make_shared<fe::graph::Graph>()) {
     graph_->set_io_data_type(type_of(d.query.dtype))
         .set_intermediate_data_type(fe::DataType_t::FLOAT)
-        .set_compute_data_type(fe::DataType_t::FLOAT);
+        .set_compute_data_type(fe::DataType_t::FLOAT)
+        .set_sm_version(d.capability);
     query_ = input(kQuery, d.query, kQueryOffsets);
     key_ = input(kKey, d.key, kKeyOffsets);
     value_ = input(kValue, d.value, kValueOffsets);
@@ -177,6 +178,16 @@ class Builder {
   Handled query_, key_, value_;
 };
 
+template <class Action>
+std::string reason_against(const Action& action) {
+  try {
+    guarded(action);
+  } catch (const core::Error& error) {
+    return error.what();
+  }
+  return {};
+}
+
 // All of building but the compilation.
 void find_plans(fe::graph::Graph& graph, cudnnHandle_t handle) {
   check(graph.validate());
@@ -189,16 +200,21 @@ void find_plans(fe::graph::Graph& graph, cudnnHandle_t handle) {
 
 std::string unsupported(const Description& d) {
   if (has_graph(d)) return {};
-  try {
-    guarded([&] {
-      const Builder builder(d);
-      const Handle handle(d.device, nullptr);
-      find_plans(*builder.graph(), handle.get());
-    });
-  } catch (const core::Error& error) {
-    return error.what();
-  }
-  return {};
+  return reason_against([&] {
+    const Builder builder(d);
+    const Handle handle(d.device, nullptr);
+    find_plans(*builder.graph(), handle.get());
+  });
+}
+
+std::string unsupported_on(const std::string& device, const Description& d) {
+  return reason_against([&] {
+    auto properties = std::make_shared<fe::DeviceProperties>();
+    check(properties->deserialize({device.begin(), device.end()}));
+    const Builder builder(d);
+    builder.graph()->set_device_properties(properties);
+    find_plans(*builder.graph(), nullptr);
+  });
 }
 
 struct Graph::Built {

@@ -65,6 +65,8 @@ class Graph {
 
 // Why cuDNN has no plan for the description, found out without compiling it; empty when it has one.
 std::string unsupported(const Description& description);
+// The same for a device that need not be here, described by the JSON text that cuDNN knows it by.
+std::string unsupported_on(const std::string& device, const Description& description);
 // The graph of the description, built or from the cache of those built before.
 std::shared_ptr<const Graph> graph_of(const Description& description);
 // Whether it was built before.
