@@ -94,7 +94,8 @@ const std::vector<Refused>& refused() {
       {"bias with bottom-right", [](auto& p, auto&) { add_bias(p, DHYAN_F32), p.causal = DHYAN_CAUSAL_BOTTOM_RIGHT; },
        "bias: cuDNN has none with a causal or window aligned to the bottom right; give the mask as -inf in the bias"},
       {"dtype of grad_bias", [](auto& p, auto&) { add_bias(p, DHYAN_F32), p.grad_bias = p.bias; },
-       "grad_bias: dtype f32, cuDNN's is f16 or bf16", DHYAN_BACKWARD},
+       "grad_bias: dtype f32, cuDNN's has no f32, and in f16 it loses what comes of small weights; bf16 is right",
+       DHYAN_BACKWARD},
       {"sums of grad_bias", [](auto& p, auto&) { add_bias(p, DHYAN_BF16), p.grad_bias = p.bias, p.bias_shape[1] = 1; },
        "grad_bias: the bias broadcasts, cuDNN sums over batch entries and heads in 16 bits", DHYAN_BACKWARD},
       {"lengths with grad_bias",
@@ -270,6 +271,12 @@ TEST(CudnnDescription, TailsBackwardHaveLengths) {
   core::Problem p = good(DHYAN_BACKWARD);
   EXPECT_FALSE(cudnn::describe(p, kHopper).lengths);
   p.key_length = p.key_tokens = 192;
+  EXPECT_TRUE(cudnn::describe(p, kHopper).lengths);
+  p.causal = DHYAN_CAUSAL_TOP_LEFT;  // hides the tail itself
+  EXPECT_FALSE(cudnn::describe(p, kHopper).lengths);
+  p.causal = DHYAN_CAUSAL_BOTTOM_RIGHT;
+  EXPECT_FALSE(cudnn::describe(p, kHopper).lengths);
+  p.query_length = p.query_tokens = 100;
   EXPECT_TRUE(cudnn::describe(p, kHopper).lengths);
   EXPECT_FALSE(cudnn::describe(good(DHYAN_FORWARD), kHopper).lengths);
 }

@@ -51,7 +51,7 @@ class Memory {
           p.packed ? (rows.queries ? p.query_tokens : p.key_tokens) * x.shape[1] * x.shape[3] : elements(x);
       if (!(p.*rows.operand).present()) offsets_[rows.slot] = take(count * std::int64_t{sizeof(std::uint16_t)});
     }
-    copies_stats = d.stats.present() && (p.packed || (backward && needs_stats(p, d)));
+    copies_stats = d.stats.present() && (p.packed || !lies_like(p.lse, d.stats) || (backward && has_infinite_lse(p)));
     if (copies_stats) stats = take(elements(d.stats) * std::int64_t{sizeof(float)});
     workspace = bytes_;
   }
@@ -63,15 +63,15 @@ class Memory {
   bool copies_stats = false;
 
  private:
-  // cuDNN reads its own layout of lse only, and makes NaN of -inf.
-  static bool needs_stats(const core::Problem& p, const Description& d) {
-    const auto& own = d.stats.strides;
-    const std::array<std::int64_t, 3> given{p.lse.strides[0], p.lse.strides[1], p.lse.strides[2]};
-    for (std::size_t i = 0; i < given.size(); ++i) {
-      if (d.stats.shape[i] > 1 && given[i] != own[i]) return true;
+  static bool lies_like(const core::Operand& lse, const Tensor& stats) {
+    for (std::size_t i = 0; i < 3; ++i) {
+      if (stats.shape[i] > 1 && lse.strides[i] != stats.strides[i]) return false;
     }
-    return d.bias.present() || may_have_empty_rows(p);
+    return true;
   }
+
+  // cuDNN makes NaN of -inf.
+  static bool has_infinite_lse(const core::Problem& p) { return p.bias.present() || may_have_empty_rows(p); }
 
   std::int64_t take(std::int64_t bytes) {
     const std::int64_t at = bytes_;

@@ -42,12 +42,20 @@ void describe_backward(const core::Problem& p, Description& d) {
   if (p.grad_sink.present()) d.grad_sink = contiguous(DHYAN_F32, {1, p.query_heads, 1, 1});
 }
 
-// Without lengths cuDNN 9.19 leaves tails of keys unguarded backward, and refuses some bands with more queries than keys.
+// Whether the right bound leaves no query a key past the end of a tile's.
+bool hides_tail(const core::Problem& p, const Description& d) {
+  if (d.right < 0) return false;
+  return d.bottom_right ? d.right == 0 : p.query_length + d.right <= p.key_length;
+}
+
+// Without lengths cuDNN 9.19 leaves tails unguarded backward, where it makes NaN of an lse under -88.7, and refuses some bands
+// with more queries than keys.
 bool needs_lengths(const core::Problem& p, const Description& d) {
   if (d.ragged) return true;
   const bool more_queries = p.query_length > p.key_length;
   if ((d.bottom_right || d.left >= 0) && more_queries) return true;
-  return p.direction == DHYAN_BACKWARD && (p.key_length % 128 != 0 || p.query_length % 64 != 0);
+  if (p.direction == DHYAN_FORWARD) return false;
+  return p.query_length % 64 != 0 || (p.key_length % 128 != 0 && !hides_tail(p, d));
 }
 
 }  // namespace
@@ -63,7 +71,8 @@ Description describe(const core::Problem& p, const Facts& facts) {
   d.value = rows(p.value, p.batch, p.key_heads, p.key_length, p.value_head_dim);
   d.out = rows(p.out, p.batch, p.query_heads, p.query_length, p.value_head_dim);
   const bool backward = p.direction == DHYAN_BACKWARD;
-  if (backward || (p.packed && p.lse.present())) {
+  d.ragged = p.packed || p.query_lengths.present() || p.key_lengths.present();
+  if (backward || (d.ragged && p.lse.present())) {
     d.stats = contiguous(DHYAN_F32, {p.batch, p.query_heads, p.query_length, 1});
   } else if (p.lse.present()) {
     d.stats = tensor(DHYAN_F32, {p.batch, p.query_heads, p.query_length, 1},
@@ -76,7 +85,6 @@ Description describe(const core::Problem& p, const Facts& facts) {
   d.bottom_right = band.bottom_right;
   d.left = band.left;
   d.right = band.right;
-  d.ragged = p.packed || p.query_lengths.present() || p.key_lengths.present();
   d.lengths = needs_lengths(p, d);
   d.scale = static_cast<float>(p.scale);
   d.deterministic = backward && p.deterministic;

@@ -102,9 +102,11 @@ __global__ void __launch_bounds__(kThreads)
   for (std::int64_t i = first_thread(); i < p.batch * p.query_heads * p.query_length; i += all_threads()) {
     const std::int64_t t = i % p.query_length;
     const std::int64_t n = i / p.query_length % p.query_heads;
-    const core::Sequence s = core::sequence(p, buffers, i / p.query_length / p.query_heads);
+    const std::int64_t b = i / p.query_length / p.query_heads;
+    const core::Sequence s = core::sequence(p, buffers, b);
     if (t >= s.query_count) continue;
-    static_cast<float*>(buffers.lse)[n * p.lse.strides[1] + (s.query_begin + t) * p.lse.strides[2]] = stats[i];
+    const std::int64_t at = b * p.lse.strides[0] + n * p.lse.strides[1] + (s.query_begin + t) * p.lse.strides[2];
+    static_cast<float*>(buffers.lse)[at] = stats[i];
   }
 }
 
@@ -118,8 +120,8 @@ __global__ void __launch_bounds__(kThreads)
     const core::KeyRange seen = core::visible_keys(p, s, t);
     float x = INFINITY;
     if (t < s.query_count && seen.begin < seen.end) {
-      x = static_cast<const float*>(
-          buffers.lse)[b * p.lse.strides[0] + n * p.lse.strides[1] + (s.query_begin + t) * p.lse.strides[2]];
+      const std::int64_t at = b * p.lse.strides[0] + n * p.lse.strides[1] + (s.query_begin + t) * p.lse.strides[2];
+      x = static_cast<const float*>(buffers.lse)[at];
       if (x == -INFINITY) x = INFINITY;
     }
     stats[i] = x;

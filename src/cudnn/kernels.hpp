@@ -31,7 +31,7 @@ void blank_gaps(const core::Problem& p, const core::Buffers& buffers, void* stre
 // The same for the rows of each sequence, or past its length, that see nothing or that nothing sees.
 void blank_rows(const core::Problem& p, const core::Buffers& buffers, void* stream);
 
-// lse of the sequences from stats [batch, head, token], packed only.
+// lse of the sequences from stats [batch, head, token].
 void store_lse(const core::Problem& p, const core::Buffers& buffers, const float* stats, void* stream);
 // The other way round. Rows that see nothing get +inf, so that every weight of theirs is 0.
 void load_lse(const core::Problem& p, const core::Buffers& buffers, float* stats, void* stream);

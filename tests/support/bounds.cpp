@@ -45,8 +45,9 @@ struct Errors {
   std::vector<double> sum, rounding, squares;
 };
 
-// `u` of the inputs multiplies what was rounded before a product; the result itself is rounded to `type`.
-Bound finish(const Errors& errors, double u, const Array& result, dhyan_dtype type) {
+// `u` of the inputs multiplies what was rounded before a product; the result itself is rounded to `type`, and so may be parts
+// of it before they are added up.
+Bound finish(const Errors& errors, double u, const Array& result, dhyan_dtype type, double roundings = 1) {
   Bound bound;
   const auto want = result.values();
   const double own = roundoff(type);
@@ -56,7 +57,7 @@ Bound finish(const Errors& errors, double u, const Array& result, dhyan_dtype ty
       bound.element.push_back(0);
       continue;
     }
-    const double store = own * std::abs(want[i]) + smallest_step(type);
+    const double store = own * std::abs(want[i]) + roundings * smallest_step(type);
     bound.element.push_back(store + errors.sum[i] + u * errors.rounding[i]);
     total += store * store + errors.sum[i] * errors.sum[i] + u * u * errors.squares[i];
   }
@@ -282,10 +283,11 @@ BackwardBounds backward_bounds(const Instance& x, const Forward& given, const Ba
       });
   BackwardBounds bounds;
   if (result.grad_query.present()) bounds.grad_query = finish(grad_query, round.relative, result.grad_query, dtype);
-  const double of_keys =
-      (heads_rounded && p.group() > 1 ? 2 : 1) * round.relative;  // a head's part is at most its terms' sizes
-  if (result.grad_key.present()) bounds.grad_key = finish(grad_key, of_keys, result.grad_key, dtype);
-  if (result.grad_value.present()) bounds.grad_value = finish(grad_value, of_keys, result.grad_value, dtype);
+  const bool more = heads_rounded && p.group() > 1;
+  const double of_keys = (more ? 2 : 1) * round.relative;  // a head's part is at most its terms' sizes
+  const double roundings = more ? 1 + static_cast<double>(p.group()) : 1;
+  if (result.grad_key.present()) bounds.grad_key = finish(grad_key, of_keys, result.grad_key, dtype, roundings);
+  if (result.grad_value.present()) bounds.grad_value = finish(grad_value, of_keys, result.grad_value, dtype, roundings);
   if (result.grad_bias.present()) bounds.grad_bias = finish(grad_bias, 0, result.grad_bias, x.bias.dtype());
   if (result.grad_sink.present())
     bounds.grad_sink = finish(grad_sink, 0, result.grad_sink, dtype == DHYAN_F64 ? DHYAN_F64 : DHYAN_F32);
