@@ -342,6 +342,21 @@ TEST(LabRanking, IsDeniedWhereSpreadsOverlap) {
   EXPECT_EQ(step.notes.size(), 2u);
 }
 
+TEST(LabRefusals, AreOneNoteForAReason) {
+  report::Step step;
+  add_refusal(step, "a", "T=64", "no room");
+  add_refusal(step, "a f32", "T=64", "no room");
+  add_refusal(step, "a", "T=128", "no room");
+  add_refusal(step, "a", "T=256", "no kernel");
+  add_refusal(step, "b", "", "absent");
+  add_refusal(step, "b", "", "absent");
+  std::vector<std::string> english;
+  for (const report::Text& note : step.notes) english.push_back(note.en);
+  EXPECT_THAT(english, ElementsAre("a (T=64; T=128) did not run: no room", "a f32 (T=64) did not run: no room",
+                                   "a (T=256) did not run: no kernel", "b did not run: absent"));
+  EXPECT_EQ(step.notes[0].hi, "a (T=64; T=128) नहीं चला: no room");
+}
+
 // The codelab's heat maps are of the encoder whose tensors the tests hold.
 TEST(LabEncoderHead, IsTheStoredOne) {
   for (const auto& [name, values] : {std::pair{"query", &encoder_query}, {"key", &encoder_key}}) {

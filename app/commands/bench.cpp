@@ -251,7 +251,9 @@ void print_table(const std::vector<Record>& records, const std::vector<Record>& 
     if (on_gpu) {
       const Statistics times = device_times(r);
       for (const double us : {times.median, times.p10, times.p90, *r.host_us}) cells.push_back(milliseconds(us / 1e3));
-      const auto percent = [](std::optional<double> value) { return value ? fmt::format("{:.0f} %", *value) : "–"; };
+      const auto percent = [](std::optional<double> value) {
+        return value ? fmt::format("{:.{}f} %", *value, *value < 10 ? 1 : 0) : "–";
+      };
       cells.insert(cells.end(), {milliseconds(r.wall_ms), fmt::format("{:.2f}", r.tflops), fmt::format("{:.1f}", *r.gb_per_s),
                                  percent(r.percent_of_matmul), percent(r.percent_of_copy)});
     } else {

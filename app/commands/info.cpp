@@ -52,11 +52,13 @@ Exit print_info(bool as_json) {
   if (cpu.contains("error")) fmt::print("{}\n", painted(Colour::red, text_or(cpu["error"], "")));
   fmt::print("\nInstruction sets\n");
   print_rows(cpu.at("targets"), {"name", "available", "reason"});
-  Table devices({{"device"}, {"name"}, {"memory", Align::right}, {"threads", Align::right}});
+  Table devices(
+      {{"device"}, {"name"}, {"memory", Align::right}, {"threads", Align::right}, {"compute capability"}, {"reason"}});
   for (const ordered_json& d : j.at("devices")) {
     devices.add({fmt::format("{}:{}", text_or(d.at("type"), ""), d.at("index").dump()), text_or(d.at("name"), ""),
                  fmt::format("{:.1f} GiB", d.at("memory_bytes").get<double>() / (1 << 30)),
-                 d.value("threads", 0) > 0 ? d.at("threads").dump() : ""});
+                 d.value("threads", 0) > 0 ? d.at("threads").dump() : "", d.value("compute_capability", ""),
+                 d.contains("reason") ? text_or(d["reason"], "") : ""});
   }
   fmt::print("Devices\n{}\n", devices.text());
   fmt::print("Implementations\n");

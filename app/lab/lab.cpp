@@ -35,10 +35,7 @@ void Lab::note_refusal(report::Step& step, const Candidate& candidate, const std
                        const std::string& reason) const {
   // What holds whatever the sizes is said once, without them.
   const bool always = unavailable(candidate.implementation, settings_.device).has_value();
-  const std::string where = always ? "" : fmt::format(" ({})", setting);
-  const report::Text note = {fmt::format("{}{} did not run: {}", candidate.label, where, reason),
-                             fmt::format("{}{} नहीं चला: {}", candidate.label, where, reason)};
-  if (std::ranges::find(step.notes, note.en, &report::Text::en) == step.notes.end()) step.notes.push_back(note);
+  add_refusal(step, candidate.label, always ? "" : setting, reason);
 }
 
 std::optional<report::Timing> Lab::time(report::Step& step, const Candidate& candidate, const app::Call& call,
@@ -87,6 +84,22 @@ report::Timing Lab::measure(report::Step& step, const Candidate& candidate, cons
           .p90_ms = statistics.p90,
           .device_us = device_us,
           .samples_ms = samples};
+}
+
+void add_refusal(report::Step& step, std::string_view label, const std::string& setting, const std::string& reason) {
+  const report::Text end = {fmt::format(" did not run: {}", reason), fmt::format(" नहीं चला: {}", reason)};
+  const auto same = std::ranges::find_if(step.notes, [&](const report::Text& note) {
+    return note.en.ends_with(end.en) &&
+           (note.en == std::string(label) + end.en || note.en.starts_with(fmt::format("{} (", label)));
+  });
+  if (same == step.notes.end()) {
+    const std::string begin = setting.empty() ? std::string(label) : fmt::format("{} ({})", label, setting);
+    step.notes.push_back({begin + end.en, begin + end.hi});
+  } else if (!setting.empty()) {
+    for (const auto& [text, tail] : {std::pair{&same->en, &end.en}, {&same->hi, &end.hi}}) {
+      text->insert(text->size() - tail->size() - 1, "; " + setting);  // before the bracket
+    }
+  }
 }
 
 void note_device_time(report::Step& step) {

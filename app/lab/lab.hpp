@@ -62,6 +62,9 @@ class Lab {
   std::optional<Inputs> inputs_;
 };
 
+// "fused f32 (T=64; T=128) did not run: …": one note for a label and a reason, whatever the settings; empty: without them.
+void add_refusal(report::Step& step, std::string_view label, const std::string& setting, const std::string& reason);
+
 // What stands beside the clock's milliseconds on a GPU.
 void note_device_time(report::Step& step);
 
