@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "core/convert.hpp"
+#include "cuda/device.hpp"
 
 namespace dhyan::api {
 namespace {
@@ -21,16 +22,36 @@ void fill_zero(const Layout& layout, std::byte* data, int dimension) {
   }
 }
 
+void fill_zero_on_device(const Layout& layout, void* data, std::int32_t device, void* stream) {
+  cuda::Shape shape;
+  shape.fill(1);
+  cuda::View view{data, layout.dtype, {}};
+  for (int i = 0; i < layout.rank; ++i) {
+    const int at = DHYAN_MAX_RANK - layout.rank + i;
+    shape[at] = layout.shape[i];
+    view.strides[at] = layout.strides[i];
+  }
+  cuda::zero(shape, view, device, stream);
+}
+
 class Blank : public core::Executable {
  public:
   Blank(const core::Problem& problem, const std::array<Layout, kSlots>& layouts)
-      : direction_(problem.direction), layouts_(layouts) {}
+      : direction_(problem.direction),
+        device_type_(problem.device_type),
+        device_index_(problem.device_index),
+        layouts_(layouts) {}
 
-  void run(const core::Buffers& buffers, void*, void*) const override {
+  void run(const core::Buffers& buffers, void*, void* stream) const override {
     const Pointers pointers = pointers_of(buffers);
     for (std::size_t i = 0; i < kSlots; ++i) {
       if (!is_output(static_cast<Slot>(i), direction_) || layouts_[i].elements == 0) continue;
-      fill_zero(layouts_[i], static_cast<std::byte*>(const_cast<void*>(pointers[i])), 0);
+      void* data = const_cast<void*>(pointers[i]);
+      if (device_type_ == DHYAN_CPU) {
+        fill_zero(layouts_[i], static_cast<std::byte*>(data), 0);
+      } else {
+        fill_zero_on_device(layouts_[i], data, device_index_, stream);
+      }
     }
   }
   std::size_t scratch_bytes() const override { return 0; }
@@ -38,6 +59,8 @@ class Blank : public core::Executable {
 
  private:
   dhyan_direction direction_;
+  dhyan_device_type device_type_;
+  std::int32_t device_index_;
   std::array<Layout, kSlots> layouts_;
 };
 

@@ -80,6 +80,9 @@ struct View {
 };
 using Shape = std::array<std::int64_t, DHYAN_MAX_RANK>;
 
+// Zeros into every element, of which there is one at least; sizes that are missing are 1.
+void zero(const Shape& shape, const View& view, std::int32_t device, void* stream);
+
 // dhyan_convert and dhyan_merge of tensors that were checked. Sizes that are missing are 1.
 void convert(const Shape& shape, const View& source, const View& destination, std::int32_t device, void* stream);
 // The shape is batch, token, head, element; views of lse have strides in this order too.

@@ -67,6 +67,19 @@ TEST(GpuApi, BackwardGivesTheGradientsOfTheCpu) {
   }
 }
 
+TEST(GpuApi, GradientsOfNoQueriesAreZero) {
+  Client client = small_backward();
+  for (const Slot slot : {kQuery, kOut, kGradOut, kGradQuery}) client[slot].shape[1] = 0;
+  client[kLse].shape[2] = 0;
+  const ClientOnDevice on_device(client);
+  EXPECT_EQ(client.run_once(DHYAN_BACKWARD).message, "");
+  for (const Slot slot : {kGradKey, kGradValue}) {
+    const std::vector<std::byte> bytes = on_device.read(slot);
+    EXPECT_FALSE(bytes.empty());
+    for (const std::byte byte : bytes) ASSERT_EQ(byte, std::byte{0});
+  }
+}
+
 TEST(GpuApi, TensorsOnTwoDevicesAreOneError) {
   Client client = small_forward();
   const ClientOnDevice on_device(client);
