@@ -15,8 +15,8 @@ namespace dhyan::cuda::portable {
 // One group's work: every key_warps-th tile from the group's own on.
 template <ForwardShape kShape, tile::Split kSplit>
 __device__ __forceinline__ void attend(Outputs<kShape>& out, tile::Softmax<1>& softmax, const ForwardArguments& a,
-                                       const ForwardBlock& block, const tile::Visible& visible, std::uint32_t query_tile,
-                                       int first, int last) {
+                                       const Terms& terms, const ForwardBlock& block, const tile::Visible& visible,
+                                       std::uint32_t query_tile, int first, int last) {
   using Tile = tile::FloatTile<kShape.head_dim>;
   constexpr int kKeys = kShape.keys_of_warp();
   constexpr int kGroupThreads = 32 * kShape.row_warps;
@@ -33,14 +33,14 @@ __device__ __forceinline__ void attend(Outputs<kShape>& out, tile::Softmax<1>& s
   const std::uint32_t right = key_tile + tile::columns_first<2 * kShape.head_dim>(lane);
   const tile::ValueLane values_lane = tile::value_lane<kShape.head_dim>(value_tile, lane);
 
-  const FloatRows keys = float_key_rows(a.p.key, a.buffers.key, block, a.p.head_dim);
-  const FloatRows values = float_key_rows(a.p.value, a.buffers.value, block, a.p.value_head_dim);
+  const FloatRows keys = float_key_rows(a.key, a.key_strides, block, a.head_dim);
+  const FloatRows values = float_key_rows(a.value, a.value_strides, block, a.value_head_dim);
   const auto load = [&](std::uint32_t to, const FloatRows& from, int which) {
     load_float_rows<kKeys, kShape.head_dim, kGroupThreads>(to, from.from_row(which * kKeys), a.aligned, thread);
     ptx::cp_async_commit();
   };
   const auto next = [&](int which) {
-    return a.p.mask.present() ? next_seen_of_group<kShape>(a, block, which, last, group, thread) : which;
+    return terms.p.mask.present() ? next_seen_of_group<kShape>(a, terms, block, which, last, group, thread) : which;
   };
   const int last_query = min(block.query(a, block.rows - 1), block.queries - 1);
   const int first_query = block.query(a, 0);
@@ -58,13 +58,13 @@ __device__ __forceinline__ void attend(Outputs<kShape>& out, tile::Softmax<1>& s
 
     const int first_key = which * kKeys;
     if (!a.plain) {
-      finish_scores<kShape>(scores, a, block, visible, warp_row, first_key, lane);
+      finish_scores<kShape>(scores, a, terms, block, visible, warp_row, first_key, lane);
     } else if (first_key < visible.begin(last_query) || first_key + kKeys > visible.end(first_query)) {
       hide<kShape>(scores, a, block, visible, warp_row, first_key, lane);
     }
     float shrink[1][2];
     softmax.template weigh<true, kKeys>(scores, shrink, a.plain ? a.factor : tile::kLog2E);
-    if (a.p.has_dropout()) drop<kShape>(scores, a, block, warp_row, first_key, lane);
+    if (terms.p.has_dropout()) drop<kShape>(scores, a, terms, block, warp_row, first_key, lane);
 
     which = next(which + kShape.key_warps);
     ptx::cp_async_wait<0>();
@@ -88,16 +88,18 @@ __device__ __forceinline__ bool any_nan(const Outputs<kShape>& out, const tile::
 
 // All of a block's work; false when one of its results is NaN where the split may be the reason, and nothing was written.
 template <ForwardShape kShape, tile::Split kSplit>
-__device__ __forceinline__ bool forward_rows(const ForwardArguments& a, unsigned char* shared) {
+__device__ __forceinline__ bool forward_rows(const ForwardArguments& a, const Terms& terms, unsigned char* shared) {
   const int thread = static_cast<int>(threadIdx.x);
   const int lane = thread % 32;
   const int warp_row = thread / 32 % kShape.row_warps * 16;
   const int group = thread / 32 / kShape.row_warps;
 
-  const ForwardBlock block(a, kShape.rows());
+  ForwardBlock block(a, kShape.rows());
+  ptx::wait_for_former();
+  block.locate(a);
   const int first_query = block.query(a, 0);
-  if (a.p.packed && first_query >= block.queries && a.splits == 1) return true;  // rows of the next sequence, or of none
-  const tile::Visible visible(a.p, block.sequence);
+  if (a.packed && first_query >= block.queries && a.splits == 1) return true;  // rows of the next sequence, or of none
+  const tile::Visible visible(block.sequence, a.window_left, a.window_right);
 
   // Tiles of keys that some row sees, of this split.
   int first = 0;
@@ -118,7 +120,7 @@ __device__ __forceinline__ bool forward_rows(const ForwardArguments& a, unsigned
   __syncthreads();
   Outputs<kShape> out;
   tile::Softmax<1> softmax;
-  attend<kShape, kSplit>(out, softmax, a, block, visible, query_tile, first, last);
+  attend<kShape, kSplit>(out, softmax, a, terms, block, visible, query_tile, first, last);
   if (kSplit == tile::Split::three && any_nan<kShape>(out, softmax)) return false;
   ptx::let_dependents_start();
 
@@ -128,27 +130,37 @@ __device__ __forceinline__ bool forward_rows(const ForwardArguments& a, unsigned
   if constexpr (kShape.key_warps > 1) {
     join_key_warps<kShape>(softmax, out, reinterpret_cast<float*>(shared), factor, group, warp_row, lane);
   }
-  normalise<kShape>(softmax, out, a, block, factor / tile::kLog2E, group == 0, warp_row, lane);
-  if (group == 0) store_float_outputs<kShape>(out, a, block, warp_row, lane);
+  __syncthreads();  // no tile lies there any more
+  auto* const rows = reinterpret_cast<RowEnd*>(shared);
+  if (group == 0) publish<kShape>(softmax, rows, warp_row, lane);
+  __syncthreads();
+  finish_rows<kShape>(rows, a, block, factor / tile::kLog2E, a.splits > 1, thread);
+  __syncthreads();
+  if (group == 0) {
+    normalise<kShape>(out, rows, block, warp_row, lane);
+    store_float_outputs<kShape>(out, a, block, warp_row, lane);
+  }
   return true;
 }
 
 // Apart, so that what is rare takes no registers from what is not.
 template <ForwardShape kShape>
-__device__ __noinline__ void forward_rows_carefully(const ForwardArguments& a, unsigned char* shared) {
-  forward_rows<kShape, tile::Split::careful>(a, shared);
+__device__ __noinline__ void forward_rows_carefully(const ForwardArguments& a, const Terms& terms, unsigned char* shared) {
+  forward_rows<kShape, tile::Split::careful>(a, terms, shared);
 }
 
 template <int kClass, int kUse, bool kTf32>
 __global__ void __launch_bounds__(kFloatShapes[kClass][kUse].threads(), kFloatShapes[kClass][kUse].blocks)
-    forward_f32(const __grid_constant__ ForwardArguments a) {
+    forward_f32(const __grid_constant__ ForwardArguments a, const __grid_constant__ core::Problem p,
+                const __grid_constant__ core::Buffers buffers) {
   constexpr ForwardShape kShape = kFloatShapes[kClass][kUse];
   extern __shared__ __align__(1024) unsigned char shared[];
+  const Terms terms{p, buffers};
   if constexpr (kTf32) {
-    forward_rows<kShape, tile::Split::none>(a, shared);
+    forward_rows<kShape, tile::Split::none>(a, terms, shared);
   } else {
     // The fast split makes NaN of infinities, which is no reason to look at every number.
-    if (!forward_rows<kShape, tile::Split::three>(a, shared)) forward_rows_carefully<kShape>(a, shared);
+    if (!forward_rows<kShape, tile::Split::three>(a, terms, shared)) forward_rows_carefully<kShape>(a, terms, shared);
   }
 }
 

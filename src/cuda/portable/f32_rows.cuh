@@ -3,6 +3,8 @@
 #pragma once
 
 #include "cuda/portable/forward_block.cuh"
+#include "cuda/portable/forward_scores.cuh"
+#include "cuda/portable/operands.cuh"
 #include "cuda/ptx/barrier.cuh"
 #include "cuda/tile/float_products.cuh"
 #include "cuda/tile/scores.cuh"
@@ -21,11 +23,10 @@ struct FloatRows {
 };
 
 // Keys or values of the block's batch entry and key head.
-__device__ __forceinline__ FloatRows float_key_rows(const core::Operand& x, const void* data, const ForwardBlock& block,
-                                                    std::int64_t width) {
-  const float* first = static_cast<const float*>(data) + block.b * x.strides[0] + block.sequence.key_begin * x.strides[1] +
-                       block.key_head * x.strides[2];
-  return {first, x.strides[1], static_cast<int>(block.sequence.key_count), static_cast<int>(width)};
+__device__ __forceinline__ FloatRows float_key_rows(const void* data, const RowStrides& strides, const ForwardBlock& block,
+                                                    int width) {
+  const tile::GlobalRows<float> rows = key_rows<float>(data, strides, block, width);
+  return {rows.first, rows.stride, rows.count, rows.width};
 }
 
 // kRows rows by cp.async; the caller commits. Aligned: rows lie at multiples of 16 bytes.
@@ -47,27 +48,19 @@ __device__ __forceinline__ void load_float_rows(std::uint32_t to, const FloatRow
   }
 }
 
-// The block's row of an operand with strides batch, token, head.
-template <class T>
-__device__ __forceinline__ T* float_row(const ForwardArguments& a, const ForwardBlock& block, const core::Operand& x, T* data,
-                                        int row) {
-  return data + block.b * x.strides[0] + (block.sequence.query_begin + block.query(a, row)) * x.strides[1] +
-         block.head(a, row) * x.strides[2];
-}
-
 // Scaled on their way.
 template <ForwardShape kShape>
 __device__ __forceinline__ void load_float_queries(std::uint32_t to, const ForwardArguments& a, const ForwardBlock& block,
                                                    int thread) {
   constexpr int kChunks = kShape.head_dim / kFloatsOfChunk;
-  const auto* all = static_cast<const float*>(a.buffers.query);
+  const auto* all = static_cast<const float*>(a.query);
   const int chunk = thread % kChunks;
-  const int count = static_cast<int>(a.p.head_dim) - chunk * kFloatsOfChunk;
+  const int count = a.head_dim - chunk * kFloatsOfChunk;
 #pragma unroll 4
   for (int row = thread / kChunks; row < kShape.rows(); row += kShape.threads() / kChunks) {
     float4 x = make_float4(0, 0, 0, 0);
     if (count > 0 && row < block.rows && block.query(a, row) < block.queries) {
-      const float* from = float_row(a, block, a.p.query, all, row) + chunk * kFloatsOfChunk;
+      const float* from = row_of(a, block, all, a.query_strides, row) + chunk * kFloatsOfChunk;
       if (a.aligned && count >= kFloatsOfChunk) {
         x = *reinterpret_cast<const float4*>(from);
       } else {
@@ -85,8 +78,8 @@ __device__ __forceinline__ void load_float_queries(std::uint32_t to, const Forwa
 
 // The group's first tile of keys from `tile` on, at most `last`, that the array mask leaves something of.
 template <ForwardShape kShape>
-__device__ int next_seen_of_group(const ForwardArguments& a, const ForwardBlock& block, int tile, int last, int group,
-                                  int thread) {
+__device__ int next_seen_of_group(const ForwardArguments& a, const Terms& terms, const ForwardBlock& block, int tile, int last,
+                                  int group, int thread) {
   constexpr int kThreads = 32 * kShape.row_warps;
   constexpr int kKeys = kShape.keys_of_warp();
   for (; tile < last; tile += kShape.key_warps) {
@@ -95,8 +88,8 @@ __device__ int next_seen_of_group(const ForwardArguments& a, const ForwardBlock&
       const int t = block.query(a, i / kKeys);
       const int s = tile * kKeys + i % kKeys;
       if (t >= block.queries || s >= block.sequence.key_count) continue;
-      const tile::ScoreRow row(a.p, a.buffers, block.b, block.head(a, i / kKeys), t, block.sequence.shift);
-      seen = !row.hides(a.p, a.buffers, s);
+      const tile::ScoreRow row(terms.p, terms.buffers, block.b, block.head(a, i / kKeys), t, block.sequence.shift);
+      seen = !row.hides(terms.p, terms.buffers, s);
     }
     if (ptx::barrier_or(1 + group, kThreads, seen)) break;
   }
@@ -107,7 +100,7 @@ __device__ int next_seen_of_group(const ForwardArguments& a, const ForwardBlock&
 template <ForwardShape kShape>
 __device__ __forceinline__ void store_float_outputs(const Outputs<kShape>& out, const ForwardArguments& a,
                                                     const ForwardBlock& block, int warp_row, int lane) {
-  const int width = static_cast<int>(a.p.value_head_dim);
+  const int width = a.value_head_dim;
   const bool split = a.splits > 1;
   const bool by_chunk = a.aligned && !split;
 #pragma unroll
@@ -117,12 +110,10 @@ __device__ __forceinline__ void store_float_outputs(const Outputs<kShape>& out, 
     const int t = block.query(a, r);
     float* to = nullptr;
     if (split) {
-      to = a.part_out +
-           (((std::int64_t{block.split} * a.p.batch + block.b) * a.p.query_heads + block.head(a, r)) * a.p.query_length + t) *
-               width;
+      to = a.part_out + part_row(a, block, r) * width;
     } else {
-      if (a.p.packed && t >= block.queries) continue;  // the next sequence's, or nobody's
-      to = float_row(a, block, a.p.out, static_cast<float*>(a.buffers.out), r);
+      if (a.packed && t >= block.queries) continue;  // the next sequence's, or nobody's
+      to = row_of(a, block, static_cast<float*>(a.out), a.out_strides, r);
     }
 #pragma unroll
     for (int n = 0; n < kShape.head_dim / 8; n += 4) {

@@ -12,7 +12,7 @@ template <ForwardShape kShape>
 __device__ __forceinline__ void join_key_warps(tile::Softmax<kShape.row_tiles>& softmax, Outputs<kShape>& out, float* shared,
                                                float factor, int key_warp, int warp_row, int lane) {
   constexpr int kWidth = kShape.head_dim + 2;  // highest, sum, outputs
-  __syncthreads();                             // keys and values lie there no more
+  __syncthreads();                             // no tile lies there any more
 #pragma unroll
   for (int i = 0; i < kShape.row_tiles; ++i) {
 #pragma unroll
@@ -63,47 +63,74 @@ __device__ __forceinline__ void join_key_warps(tile::Softmax<kShape.row_tiles>& 
   }
 }
 
-// Softmax sums become lse (written), outputs are normalised.
+// What a row's outputs still need.
+struct RowEnd {
+  float highest, sum;  // of its softmax; then highest holds the factor of its outputs
+};
+
 template <ForwardShape kShape>
-__device__ __forceinline__ void normalise(const tile::Softmax<kShape.row_tiles>& softmax, Outputs<kShape>& out,
-                                          const ForwardArguments& a, const ForwardBlock& block, float natural, bool writes,
-                                          int warp_row, int lane) {
+__device__ __forceinline__ void publish(const tile::Softmax<kShape.row_tiles>& softmax, RowEnd* rows, int warp_row, int lane) {
+#pragma unroll
+  for (int i = 0; i < kShape.row_tiles; ++i) {
+#pragma unroll
+    for (int h = 0; h < 2; ++h) {
+      if (lane % 4 == 0) rows[row_of_lane(warp_row, lane, i, h)] = {softmax.highest[i][h], softmax.sum[i][h]};
+    }
+  }
+}
+
+// Softmax sums become lse, written, and factors. One thread per row.
+template <ForwardShape kShape>
+__device__ __forceinline__ void finish_rows(RowEnd* rows, const ForwardArguments& a, const ForwardBlock& block, float natural,
+                                            bool split, int thread) {
+#pragma unroll 1
+  for (int r = thread; r < block.rows; r += kShape.threads()) {
+    const int t = block.query(a, r);
+    const int n = block.head(a, r);
+    const float sum = rows[r].sum;
+    const bool held = t < block.queries;
+    float lse = -INFINITY;
+    float factor = 0;
+    if (held && sum != 0) {
+      lse = rows[r].highest * natural + logf(sum);
+      factor = a.kept / sum;
+    }
+    if (held && !split && a.sink != nullptr) {
+      const float sink = a.sink[n * a.sink_stride];
+      const float most = fmaxf(lse, sink);
+      if (most != -INFINITY) {
+        const float total = most + logf(expf(lse - most) + expf(sink - most));
+        factor *= expf(lse - total);
+        lse = total;
+      }
+    }
+    rows[r].highest = factor;
+    if (split) {
+      a.part_lse[part_row(a, block, r)] = lse;
+    } else if (a.lse != nullptr && (held || !a.packed)) {
+      const RowStrides& strides = a.lse_strides;
+      a.lse[block.b * strides.batch + n * strides.head + (block.sequence.query_begin + t) * strides.token] = lse;
+    }
+  }
+}
+
+template <ForwardShape kShape>
+__device__ __forceinline__ void normalise(Outputs<kShape>& out, const RowEnd* rows, const ForwardBlock& block, int warp_row,
+                                          int lane) {
 #pragma unroll
   for (int i = 0; i < kShape.row_tiles; ++i) {
 #pragma unroll
     for (int h = 0; h < 2; ++h) {
       const int r = row_of_lane(warp_row, lane, i, h);
-      const int t = block.query(a, r);
-      const int n = block.head(a, r);
-      const float sum = softmax.sum[i][h];
-      const bool held = r < block.rows && t < block.queries;
-      float lse = -INFINITY;
-      float scale = 0;
-      if (held && sum != 0) {
-        lse = softmax.highest[i][h] * natural + logf(sum);
-        scale = a.kept / sum;
-      }
-      if (held && a.splits == 1 && a.p.sink.present()) {
-        const float sink = static_cast<const float*>(a.buffers.sink)[n * a.p.sink.strides[0]];
-        const float most = fmaxf(lse, sink);
-        if (most != -INFINITY) {
-          const float total = most + logf(expf(lse - most) + expf(sink - most));
-          scale *= expf(lse - total);
-          lse = total;
-        }
-      }
+      const float factor = r < block.rows ? rows[r].highest : 0;
 #pragma unroll
       for (int j = 0; j < kShape.columns_of_warp() / 8; ++j) {
-        out[i][j][2 * h] = scale == 0 ? 0 : out[i][j][2 * h] * scale;
-        out[i][j][2 * h + 1] = scale == 0 ? 0 : out[i][j][2 * h + 1] * scale;
+        out[i][j][2 * h] *= factor;
+        out[i][j][2 * h + 1] *= factor;
       }
-      if (lane % 4 != 0 || !writes || r >= block.rows) continue;
-      if (a.splits > 1) {
-        a.part_lse[((std::int64_t{block.split} * a.p.batch + block.b) * a.p.query_heads + n) * a.p.query_length + t] = lse;
-      } else if (a.p.lse.present() && (held || !a.p.packed)) {
-        const auto& strides = a.p.lse.strides;
-        static_cast<float*>(
-            a.buffers.lse)[block.b * strides[0] + n * strides[1] + (block.sequence.query_begin + t) * strides[2]] = lse;
+      if (factor == 0) {  // weights of 0 may have met values that are not finite
+#pragma unroll
+        for (int j = 0; j < kShape.columns_of_warp() / 8; ++j) out[i][j][2 * h] = out[i][j][2 * h + 1] = 0;
       }
     }
   }
@@ -112,22 +139,20 @@ __device__ __forceinline__ void normalise(const tile::Softmax<kShape.row_tiles>&
 template <ForwardShape kShape>
 __device__ __forceinline__ void store_part(const Outputs<kShape>& out, const ForwardArguments& a, const ForwardBlock& block,
                                            int first_column, int warp_row, int lane) {
-  const int width = static_cast<int>(a.p.value_head_dim);
+  const int width = a.value_head_dim;
 #pragma unroll
   for (int i = 0; i < kShape.row_tiles; ++i) {
 #pragma unroll
     for (int h = 0; h < 2; ++h) {
       const int r = row_of_lane(warp_row, lane, i, h);
       if (r >= block.rows) continue;
-      const std::int64_t row =
-          ((std::int64_t{block.split} * a.p.batch + block.b) * a.p.query_heads + block.head(a, r)) * a.p.query_length +
-          block.query(a, r);
+      float* to = a.part_out + part_row(a, block, r) * width;
 #pragma unroll
       for (int j = 0; j < kShape.columns_of_warp() / 8; ++j) {
 #pragma unroll
         for (int e = 0; e < 2; ++e) {
           const int column = first_column + 8 * j + lane % 4 * 2 + e;
-          if (column < width) a.part_out[row * width + column] = out[i][j][2 * h + e];
+          if (column < width) to[column] = out[i][j][2 * h + e];
         }
       }
     }

@@ -6,20 +6,33 @@
 
 namespace dhyan::cuda::portable {
 
-// Options that work on single scores leave no use for large tiles, nor do rows so wide that they are slow in any.
+template <class T, int kClass, ForwardUse kUse>
+constexpr void add_plain(ForwardKernels& kernels) {
+  if constexpr (kForwardShapes[kClass][static_cast<int>(kUse)].head_dim != 0) {
+    kernels.plain[static_cast<int>(kUse)] = forward_plain<T, kClass, static_cast<int>(kUse)>;
+  }
+}
+template <class T, int kClass, ForwardUse kUse>
+constexpr void add_general(ForwardKernels& kernels) {
+  if constexpr (kForwardShapes[kClass][static_cast<int>(kUse)].head_dim != 0) {
+    kernels.general[static_cast<int>(kUse)] = forward_general<T, kClass, static_cast<int>(kUse)>;
+  }
+}
+
+// Options that work on single scores leave no use for other tiles than these, nor do rows so wide that they are slow in any for
+// plain kernels.
 template <class T, int kClass>
 constexpr ForwardKernels forward_kernels() {
-  constexpr int kLarge = static_cast<int>(ForwardUse::large);
-  constexpr int kSmall = static_cast<int>(ForwardUse::small);
-  constexpr int kFewRows = static_cast<int>(ForwardUse::few_rows);
   ForwardKernels kernels{};
-  kernels.general[kSmall] = forward<T, kClass, kSmall, true>;
+  add_general<T, kClass, ForwardUse::small>(kernels);
+  add_general<T, kClass, ForwardUse::few_rows>(kernels);
   if constexpr (kHeadDims[kClass] <= 256) {
-    kernels.general[kFewRows] = forward<T, kClass, kFewRows, true>;
-    kernels.plain[kSmall] = forward<T, kClass, kSmall, false>;
-    kernels.plain[kFewRows] = forward<T, kClass, kFewRows, false>;
+    add_plain<T, kClass, ForwardUse::small>(kernels);
+    add_plain<T, kClass, ForwardUse::large>(kernels);
+    add_plain<T, kClass, ForwardUse::few_keys>(kernels);
+    add_plain<T, kClass, ForwardUse::few_rows>(kernels);
+    add_plain<T, kClass, ForwardUse::many_keys>(kernels);
   }
-  if constexpr (kHeadDims[kClass] <= 128) kernels.plain[kLarge] = forward<T, kClass, kLarge, false>;
   return kernels;
 }
 

@@ -2,9 +2,8 @@
 #include "cuda/portable/forward_plan.hpp"
 
 #include <algorithm>
-#include <cmath>
+#include <array>
 #include <cstdio>
-#include <limits>
 #include <numbers>
 
 #include "cuda/portable/combine.hpp"
@@ -29,13 +28,6 @@ bool plain(const core::Problem& p) {
          !p.has_dropout();
 }
 
-// Q is multiplied by it before the product, the rest of the scale comes after: no sum overflows that fits once it is scaled.
-// Sums of f16 products always fit.
-float early_scale(const core::Problem& p) {
-  if (p.dtype == DHYAN_F16 || p.scale == 0 || std::abs(p.scale) >= 1) return 1;
-  return std::ldexp(1.0F, std::max(std::ilogb(p.scale), std::numeric_limits<float>::min_exponent));
-}
-
 const ForwardKernels& kernels_of(dhyan_dtype dtype, std::size_t head_class) {
   static constexpr const ForwardKernels* kOf[2][kHeadDims.size()] = {
       {&forward_f16_64, &forward_f16_128, &forward_f16_256, &forward_f16_512},
@@ -51,10 +43,17 @@ std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; 
 
 struct Choice {
   ForwardShape shape;
-  ForwardKernel kernel;
-  bool plain;           // as the kernel sees it
-  std::int64_t blocks;  // without splits
+  PlainKernel plain;      // or NULL, then
+  GeneralKernel general;  // or NULL: there is no such kernel
+  std::int64_t blocks;    // without splits
   int splits;
+
+  bool fits(const dhyan_device_description& device) const {
+    return (plain != nullptr || general != nullptr) && shape.shared_bytes() <= shared_limit(device);
+  }
+  const void* kernel() const {
+    return plain != nullptr ? reinterpret_cast<const void*>(plain) : reinterpret_cast<const void*>(general);
+  }
 };
 
 // Keys that the rows of one tile see, at most.
@@ -74,93 +73,96 @@ std::size_t class_of(const std::array<int, kClasses>& head_dims, const core::Pro
   return head_class;
 }
 
-Choice choose_f32(const core::Problem& p, const dhyan_device_description& device) {
-  const std::size_t head_class = class_of(kFloatHeadDims, p);
-  const FloatForwardKernels& all = *kFloatKernels[head_class];
-  const int use = kFloatShapes[head_class][0].shared_bytes() <= shared_limit(device) ? 0 : 1;
-  const ForwardShape& shape = kFloatShapes[head_class][use];
-  const ForwardKernel kernel = (p.precision == DHYAN_PRECISION_TF32 ? all.tf32 : all.f32)[use];
-  return {shape, kernel, plain(p), p.batch * p.key_heads * ceil_div(p.group() * p.query_length, shape.rows()), 1};
+std::int64_t blocks_of(const core::Problem& p, const ForwardShape& shape) {
+  return p.batch * p.key_heads * ceil_div(p.group() * p.query_length, shape.rows());
 }
 
-Choice choose_tiles(const core::Problem& p, const dhyan_device_description& device) {
-  if (p.dtype == DHYAN_F32) return choose_f32(p, device);
-  const std::size_t head_class = class_of(kHeadDims, p);
-  const ForwardKernels& all = kernels_of(p.dtype, head_class);
-  const bool is_plain = plain(p) && aligned(p) && all.plain[static_cast<int>(ForwardUse::small)] != nullptr;
-  const std::int64_t rows = p.group() * p.query_length;
-  const auto with = [&](ForwardUse use) {
-    const int i = static_cast<int>(use);
-    const ForwardShape& shape = kForwardShapes[head_class][i];
-    return Choice{shape, (is_plain ? all.plain : all.general)[i], is_plain,
-                  p.batch * p.key_heads * ceil_div(rows, shape.rows()), 1};
-  };
-  Choice choice = with(ForwardUse::small);
-  if (const Choice few = with(ForwardUse::few_rows); few.kernel != nullptr && rows <= few.shape.rows()) {
-    choice = few;
-  } else if (const Choice large = with(ForwardUse::large); large.kernel != nullptr && large.blocks >= device.multiprocessors &&
-                                                           large.shape.shared_bytes() <= shared_limit(device)) {
-    choice = large;
-  }
-  return choice;
-}
-
-Choice choose(const core::Problem& p, const dhyan_device_description& device) {
-  Choice choice = choose_tiles(p, device);
-  // Splits fill a device that has fewer blocks than it can hold; each keeps a few tiles, or joining them costs more than it
-  // gains.
-  constexpr std::int64_t kLeastTiles = 2;
-  const std::int64_t room = std::int64_t{device.multiprocessors} * choice.shape.blocks;
+// Splits give every multiprocessor a block, as long as each keeps so many tiles: joining them costs more than fewer gain.
+Choice split(Choice choice, std::int64_t least_tiles, const core::Problem& p, const dhyan_device_description& device) {
   const std::int64_t tiles = ceil_div(most_keys(p, choice.shape.rows()), choice.shape.keys);
-  if (choice.blocks > 0 && choice.blocks * 2 <= room) {
-    const std::int64_t splits = std::min({room / choice.blocks, tiles / kLeastTiles, std::int64_t{kMaxSplits}});
+  if (choice.blocks > 0) {
+    const std::int64_t splits =
+        std::min({device.multiprocessors / choice.blocks, tiles / least_tiles, std::int64_t{kMaxSplits}});
     choice.splits = static_cast<int>(std::max(splits, std::int64_t{1}));
   }
   return choice;
 }
 
+Choice choose_f32(const core::Problem& p, const dhyan_device_description& device) {
+  const std::size_t head_class = class_of(kFloatHeadDims, p);
+  const FloatForwardKernels& all = *kFloatKernels[head_class];
+  const int use = kFloatShapes[head_class][0].shared_bytes() <= shared_limit(device) ? 0 : 1;
+  const ForwardShape& shape = kFloatShapes[head_class][use];
+  const GeneralKernel kernel = (p.precision == DHYAN_PRECISION_TF32 ? all.tf32 : all.f32)[use];
+  return split({shape, nullptr, kernel, blocks_of(p, shape), 1}, 2, p, device);
+}
+
+Choice choose(const core::Problem& p, const dhyan_device_description& device) {
+  if (p.dtype == DHYAN_F32) return choose_f32(p, device);
+  const std::size_t head_class = class_of(kHeadDims, p);
+  const ForwardKernels& all = kernels_of(p.dtype, head_class);
+  const bool is_plain = plain(p) && aligned(p) && all.plain[static_cast<int>(ForwardUse::small)] != nullptr;
+  const auto with = [&](ForwardUse use) {
+    const int i = static_cast<int>(use);
+    const ForwardShape& shape = kForwardShapes[head_class][i];
+    Choice choice{shape, is_plain ? all.plain[i] : nullptr, is_plain ? nullptr : all.general[i], 0, 1};
+    if (choice.kernel() != nullptr) choice.blocks = blocks_of(p, shape);
+    return choice;
+  };
+  constexpr int kFewRows = 16;
+  if (p.group() * p.query_length <= kFewRows) {
+    if (const Choice many = with(ForwardUse::many_keys); many.fits(device)) return split(many, 1, p, device);
+    if (const Choice few = with(ForwardUse::few_rows); few.fits(device)) return split(few, 1, p, device);
+  }
+  if (const Choice large = with(ForwardUse::large); large.fits(device) && large.blocks >= device.multiprocessors) return large;
+  const auto [more_than, up_to] = kFewKeys[head_class];
+  if (const Choice few = with(ForwardUse::few_keys);
+      few.fits(device) && p.key_length > more_than && p.key_length <= up_to && few.blocks <= device.multiprocessors) {
+    return few;
+  }
+  return split(with(ForwardUse::small), 8, p, device);
+}
+
 class Forward final : public core::Executable {
  public:
   Forward(const core::Problem& p, const dhyan_device_description& device)
-      : choice_(choose(p, device)), early_(starts_early(device)) {
-    ForwardArguments& a = arguments_;
-    a.p = p;
-    a.group = static_cast<int>(p.group());
-    a.row_blocks = static_cast<int>(ceil_div(p.group() * p.query_length, choice_.shape.rows()));
-    a.splits = choice_.splits;
-    a.early = early_scale(p);
-    a.factor = static_cast<float>(p.scale / a.early * (choice_.plain ? std::numbers::log2e : 1));
-    a.kept = static_cast<float>(1 / (1 - p.dropout.probability));
-    a.plain = choice_.plain;
-    a.aligned = aligned(p);
+      : p_(p), choice_(choose(p, device)), early_(starts_early(device)), arguments_(forward_arguments(p)) {
+    arguments_.row_blocks = static_cast<int>(ceil_div(p.group() * p.query_length, choice_.shape.rows()));
+    arguments_.splits = choice_.splits;
+    arguments_.plain = choice_.plain != nullptr || (p.dtype == DHYAN_F32 && plain(p));
+    if (arguments_.plain) arguments_.factor *= static_cast<float>(std::numbers::log2e);
+    arguments_.aligned = aligned(p);
     const DeviceGuard guard(p.device_index);
-    check(cudaFuncSetAttribute(reinterpret_cast<const void*>(choice_.kernel), cudaFuncAttributeMaxDynamicSharedMemorySize,
-                               choice_.shape.shared_bytes()),
+    check(cudaFuncSetAttribute(choice_.kernel(), cudaFuncAttributeMaxDynamicSharedMemorySize, choice_.shape.shared_bytes()),
           kName);
     load_combine(p);
   }
 
   void run(const core::Buffers& buffers, void* scratch, void* on) const override {
-    const core::Problem& p = arguments_.p;
-    const DeviceGuard guard(p.device_index);
+    const DeviceGuard guard(p_.device_index);
     auto* const stream = static_cast<cudaStream_t>(on);
-    if (p.packed) blank(p, buffers, stream);
+    if (p_.packed) blank(p_, buffers, stream);
     if (choice_.blocks == 0) return;
     ForwardArguments a = arguments_;
-    a.buffers = buffers;
+    bind(a, p_, buffers);
     if (a.splits > 1) {
       a.part_lse = static_cast<float*>(scratch);
-      a.part_out = a.part_lse + part_rows();
+      a.part_out = a.part_lse + padded_rows();
     }
     const dim3 grid(static_cast<unsigned>(choice_.blocks * a.splits));
-    launch(kName, choice_.kernel, grid, dim3(static_cast<unsigned>(choice_.shape.threads())),
-           static_cast<std::size_t>(choice_.shape.shared_bytes()), stream, a);
+    const dim3 block(static_cast<unsigned>(choice_.shape.threads()));
+    const auto shared_bytes = static_cast<std::size_t>(choice_.shape.shared_bytes());
+    if (choice_.plain != nullptr) {
+      launch_dependent(early_, kName, choice_.plain, grid, block, shared_bytes, stream, a);
+    } else {
+      launch_dependent(early_, kName, choice_.general, grid, block, shared_bytes, stream, a, p_, buffers);
+    }
     if (a.splits > 1) combine(a, early_, stream);
   }
 
   std::size_t scratch_bytes() const override {
     if (arguments_.splits == 1) return 0;
-    return static_cast<std::size_t>(part_rows() * (1 + arguments_.p.value_head_dim)) * sizeof(float);
+    return static_cast<std::size_t>(padded_rows() + part_rows() * p_.value_head_dim) * sizeof(float);
   }
 
   std::string describe() const override {
@@ -168,7 +170,7 @@ class Forward final : public core::Executable {
     const ForwardShape& s = choice_.shape;
     const int length =
         std::snprintf(text, sizeof text, "mma.sync, %s kernel of head_dim %d: tiles of %d rows and %d keys, %d warps",
-                      choice_.plain ? "plain" : "general", s.head_dim, s.rows(), s.keys, s.warps());
+                      arguments_.plain ? "plain" : "general", s.head_dim, s.rows(), s.keys, s.warps());
     if (arguments_.splits > 1) {
       std::snprintf(text + length, sizeof text - static_cast<std::size_t>(length), ", keys split in %d", arguments_.splits);
     }
@@ -178,14 +180,13 @@ class Forward final : public core::Executable {
  private:
   static constexpr const char* kName = "fused forward";
 
-  std::int64_t part_rows() const {
-    const core::Problem& p = arguments_.p;
-    return arguments_.splits * p.batch * p.query_heads * p.query_length;
-  }
+  std::int64_t part_rows() const { return arguments_.splits * p_.batch * p_.query_heads * p_.query_length; }
+  std::int64_t padded_rows() const { return ceil_div(part_rows(), 4) * 4; }  // outputs are read four at a time
 
+  core::Problem p_;
   Choice choice_;
   bool early_;
-  ForwardArguments arguments_{};
+  ForwardArguments arguments_;
 };
 
 }  // namespace

@@ -11,11 +11,11 @@ namespace dhyan::cuda::portable {
 
 // Keys or values of the block's batch entry and key head.
 template <class T>
-__device__ __forceinline__ tile::GlobalRows<T> key_rows(const core::Operand& x, const void* data, const ForwardBlock& block,
-                                                        std::int64_t width) {
-  const T* first = static_cast<const T*>(data) + block.b * x.strides[0] + block.sequence.key_begin * x.strides[1] +
-                   block.key_head * x.strides[2];
-  return {first, x.strides[1], static_cast<int>(block.sequence.key_count), static_cast<int>(width)};
+__device__ __forceinline__ tile::GlobalRows<T> key_rows(const void* data, const RowStrides& strides, const ForwardBlock& block,
+                                                        int width) {
+  const T* first = static_cast<const T*>(data) + block.b * strides.batch + block.sequence.key_begin * strides.token +
+                   block.key_head * strides.head;
+  return {first, strides.token, static_cast<int>(block.sequence.key_count), width};
 }
 
 // Rows [kRows which, kRows (which + 1)).
@@ -31,40 +31,34 @@ __device__ __forceinline__ void load_rows(std::uint32_t to, const tile::GlobalRo
   }
 }
 
-// The block's rows of an operand with strides batch, token, head.
+// One of the block's rows of queries or outputs.
 template <class T>
-__device__ __forceinline__ T* row_of(const ForwardArguments& a, const ForwardBlock& block, const core::Operand& x, T* data,
+__device__ __forceinline__ T* row_of(const ForwardArguments& a, const ForwardBlock& block, T* data, const RowStrides& strides,
                                      int row) {
-  return data + block.b * x.strides[0] + (block.sequence.query_begin + block.query(a, row)) * x.strides[1] +
-         block.head(a, row) * x.strides[2];
+  return data + block.b * strides.batch + (block.sequence.query_begin + block.query(a, row)) * strides.token +
+         block.head(a, row) * strides.head;
 }
 
 template <class T, ForwardShape kShape>
 __device__ __forceinline__ void load_queries(std::uint32_t to, const ForwardArguments& a, const ForwardBlock& block,
                                              bool aligned, int thread) {
   constexpr int kChunks = kShape.head_dim / tile::kChunk;
-  constexpr int kStep = kShape.threads() / kChunks;
-  const auto* all = static_cast<const T*>(a.buffers.query);
-  const int width = static_cast<int>(a.p.head_dim);
+  const auto* all = static_cast<const T*>(a.query);
   if (a.group == 1) {
     const int held = min(block.rows, block.queries - block.first_row);
-    const tile::GlobalRows<T> rows{row_of(a, block, a.p.query, all, 0), a.p.query.strides[1], held, width};
-    if (aligned) {
-      tile::load_tile<kShape.rows(), kShape.head_dim, kShape.threads()>(to, rows, thread);
-    } else {
-      tile::load_tile_by_element<kShape.rows(), kShape.head_dim, kShape.threads()>(to, rows, thread);
-    }
+    const tile::GlobalRows<T> rows{row_of(a, block, all, a.query_strides, 0), a.query_strides.token, held, a.head_dim};
+    load_rows<kShape.rows(), kShape.head_dim, kShape.threads()>(to, rows, 0, aligned, thread);
     return;
   }
   const int chunk = thread % kChunks;
-#pragma unroll 4
-  for (int row = thread / kChunks; row < kShape.rows(); row += kStep) {  // a tile of one row each: same chunks for a thread
-    const bool held = row < block.rows && block.query(a, row) < block.queries;
-    const T* from = held ? row_of(a, block, a.p.query, all, row) + chunk * tile::kChunk : all;
-    const int count = held ? min(max(width - chunk * tile::kChunk, 0), tile::kChunk) : 0;
+  const int width = min(max(a.head_dim - chunk * tile::kChunk, 0), tile::kChunk);
+#pragma unroll 1
+  for (int row = thread / kChunks; row < kShape.rows(); row += kShape.threads() / kChunks) {
+    const int count = row < block.rows && block.query(a, row) < block.queries ? width : 0;
+    const T* from = count > 0 ? row_of(a, block, all, a.query_strides, row) + chunk * tile::kChunk : all;
     const std::uint32_t at = to + tile::SharedTile<kShape.head_dim>::offset(row, chunk);
     if (aligned) {
-      ptx::cp_async(at, count > 0 ? from : all, count * 2);
+      ptx::cp_async(at, from, count * 2);
     } else {
       ptx::store_shared(at, tile::chunk_by_element(from, count));
     }
@@ -102,27 +96,46 @@ __device__ __forceinline__ void stage_outputs(std::uint32_t to, const Outputs<kS
   }
 }
 
+// The first `width` elements of a chunk.
+template <class T>
+__device__ __forceinline__ void store_by_element(T* to, uint4 x, int width) {
+  const std::uint32_t pairs[4] = {x.x, x.y, x.z, x.w};
+#pragma unroll
+  for (int e = 0; e < tile::kChunk; ++e) {
+    if (e < width) reinterpret_cast<std::uint16_t*>(to)[e] = static_cast<std::uint16_t>(pairs[e / 2] >> (e % 2 * 16));
+  }
+}
+
 template <class T, ForwardShape kShape>
 __device__ __forceinline__ void store_outputs(std::uint32_t from, const ForwardArguments& a, const ForwardBlock& block,
                                               bool aligned, int thread) {
+  using Tile = tile::SharedTile<kShape.head_dim>;
   constexpr int kChunks = kShape.head_dim / tile::kChunk;
+  constexpr int kStep = kShape.threads() / kChunks;
   const int chunk = thread % kChunks;
-  const int width = static_cast<int>(a.p.value_head_dim) - chunk * tile::kChunk;
+  const int width = a.value_head_dim - chunk * tile::kChunk;
   if (width <= 0) return;
-  auto* all = static_cast<T*>(a.buffers.out);
+  // Packed: rows past the sequence are the next one's, or nobody's.
+  const int rows = a.packed ? min(block.rows, block.queries * a.group - block.first_row) : block.rows;
+  auto* all = static_cast<T*>(a.out) + chunk * tile::kChunk;
+  const int first = thread / kChunks;
+  if (aligned && width >= tile::kChunk && a.group == 1) {
+    T* to = row_of(a, block, all, a.out_strides, first);
 #pragma unroll 4
-  for (int row = thread / kChunks; row < block.rows; row += kShape.threads() / kChunks) {
-    if (a.p.packed && block.query(a, row) >= block.queries) continue;  // the next sequence's, or nobody's
-    const uint4 x = ptx::load_shared(from + tile::SharedTile<kShape.head_dim>::offset(row, chunk));
-    T* to = row_of(a, block, a.p.out, all, row) + chunk * tile::kChunk;
+    for (int row = first; row < rows; row += kStep) {
+      *reinterpret_cast<uint4*>(to) = ptx::load_shared(from + Tile::offset(row, chunk));
+      to += kStep * a.out_strides.token;
+    }
+    return;
+  }
+#pragma unroll 1
+  for (int row = first; row < rows; row += kStep) {
+    const uint4 x = ptx::load_shared(from + Tile::offset(row, chunk));
+    T* to = row_of(a, block, all, a.out_strides, row);
     if (aligned && width >= tile::kChunk) {
       *reinterpret_cast<uint4*>(to) = x;
     } else {
-      const std::uint32_t pairs[4] = {x.x, x.y, x.z, x.w};
-#pragma unroll
-      for (int e = 0; e < tile::kChunk; ++e) {
-        if (e < width) reinterpret_cast<std::uint16_t*>(to)[e] = static_cast<std::uint16_t>(pairs[e / 2] >> (e % 2 * 16));
-      }
+      store_by_element(to, x, width);
     }
   }
 }

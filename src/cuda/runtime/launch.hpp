@@ -19,11 +19,11 @@ void launch(const char* name, void (*kernel)(Parameters...), dim3 grid, dim3 blo
                block, shared_bytes);
 }
 
-// The same; where the device can (compute capability 9.0), the kernel starts before the one before it has ended and waits for
-// it itself (ptx/dependent.cuh).
-template <class Arguments>
-void launch_dependent(const char* name, void (*kernel)(Arguments), dim3 grid, dim3 block, std::size_t shared_bytes,
-                      cudaStream_t stream, const Arguments& arguments, bool early) {
+// The same; with `early` (compute capability 9.0 on) the kernel starts before the one before it has ended and waits for it
+// itself (ptx/dependent.cuh).
+template <class... Parameters>
+void launch_dependent(bool early, const char* name, void (*kernel)(Parameters...), dim3 grid, dim3 block,
+                      std::size_t shared_bytes, cudaStream_t stream, const std::type_identity_t<Parameters>&... arguments) {
   cudaLaunchAttribute attribute{};
   attribute.id = cudaLaunchAttributeProgrammaticStreamSerialization;
   attribute.val.programmaticStreamSerializationAllowed = 1;
@@ -34,7 +34,7 @@ void launch_dependent(const char* name, void (*kernel)(Arguments), dim3 grid, di
   config.stream = stream;
   config.attrs = &attribute;
   config.numAttrs = early ? 1 : 0;
-  void* pointers[] = {const_cast<Arguments*>(&arguments)};
+  void* pointers[] = {const_cast<void*>(static_cast<const void*>(&arguments))...};
   check_launch(cudaLaunchKernelExC(&config, reinterpret_cast<const void*>(kernel), pointers), name, grid, block, shared_bytes);
 }
 

@@ -18,18 +18,17 @@ inline constexpr std::int64_t kMaxPositions = (std::int64_t{1} << 30) - 1;
 struct Visible {
   int keys, left, right;
 
-  __device__ Visible(const core::Problem& p, const core::Sequence& s) : keys(static_cast<int>(s.key_count)) {
+  // A window of -1 is unlimited; a causal mask is one with nothing to the right.
+  __device__ Visible(const core::Sequence& s, std::int64_t window_left, std::int64_t window_right)
+      : keys(static_cast<int>(s.key_count)), left(-static_cast<int>(s.query_count)), right(static_cast<int>(s.key_count)) {
     const auto within = [&](std::int64_t x) {
       return static_cast<int>(std::clamp<std::int64_t>(x, -s.query_count, s.key_count));
     };
-    left = p.window_left >= 0 ? within(s.shift - p.window_left) : -static_cast<int>(s.query_count);
-    right = static_cast<int>(s.key_count);
-    if (p.causal != DHYAN_CAUSAL_OFF) {
-      right = within(s.shift + 1);
-    } else if (p.window_right >= 0) {
-      right = within(s.shift + p.window_right + 1);
-    }
+    if (window_left >= 0) left = within(s.shift - window_left);
+    if (window_right >= 0) right = within(s.shift + window_right + 1);
   }
+  __device__ Visible(const core::Problem& p, const core::Sequence& s)
+      : Visible(s, p.window_left, p.causal != DHYAN_CAUSAL_OFF ? 0 : p.window_right) {}
   __device__ __forceinline__ int begin(int t) const { return max(0, t + left); }
   __device__ __forceinline__ int end(int t) const { return min(keys, t + right); }
 };

@@ -66,7 +66,7 @@ __device__ __forceinline__ void load_tile(std::uint32_t tile, const GlobalRows<T
     }
     return;
   }
-#pragma unroll
+#pragma unroll 4
   for (int i = 0; i < kRows / kStep; ++i) {
     const int bytes = row + i * kStep < rows.count ? whole : 0;
     ptx::cp_async(tile + SharedTile<kColumns>::offset(row + i * kStep, chunk), bytes > 0 ? from : rows.first, bytes);

@@ -21,7 +21,7 @@ __device__ __forceinline__ float row_sum(float x) {
   return x + __shfl_xor_sync(~0u, x, 2);
 }
 
-// Rows l/4 + 8 h of each 16-row tile: their highest score, and the sum of 2^(factor (score - highest)), of this lane's columns.
+// Rows l/4 + 8 h of each 16-row tile: the score that weights are relative to, and the sum of weights, of this lane's columns.
 template <int kRowTiles>
 struct Softmax {
   float highest[kRowTiles][2];
@@ -38,41 +38,64 @@ struct Softmax {
     }
   }
 
-  // Scores become weights, unnormalised; `shrink` brings outputs so far to the new reference. factor > 0 turns scores into
-  // powers of 2. `subtract_first`: scores may be as large as floats are.
+  // Scores become weights, unnormalised; factor > 0 turns scores into powers of 2. The reference follows the highest score only
+  // when weights would pass 2^kRoom; then `shrink` brings outputs so far to the new one, else it is 1, and whether it is 1 for
+  // the whole warp comes back: mostly it is. `kSubtractFirst`: scores may be as large as floats are.
   template <bool kSubtractFirst, int kKeys>
-  __device__ __forceinline__ void weigh(Sums<kRowTiles, kKeys>& scores, float (&shrink)[kRowTiles][2], float factor) {
+  __device__ __forceinline__ bool weigh(Sums<kRowTiles, kKeys>& scores, float (&shrink)[kRowTiles][2], float factor) {
+    constexpr float kRoom = 8;
+    float most[kRowTiles][2];
+    bool grows = false;
 #pragma unroll
     for (int i = 0; i < kRowTiles; ++i) {
 #pragma unroll
       for (int h = 0; h < 2; ++h) {
-        float most = scores[i][0][2 * h];
+        float x = scores[i][0][2 * h];
 #pragma unroll
-        for (int j = 0; j < kKeys / 8; ++j) most = fmaxf(most, fmaxf(scores[i][j][2 * h], scores[i][j][2 * h + 1]));
-        most = fmaxf(highest[i][h], row_maximum(most));
-        const float reference = most == -INFINITY ? 0 : most;  // nothing seen yet: weights of 0, not NaN
-        shrink[i][h] = ptx::exp2((highest[i][h] - reference) * factor);
-        highest[i][h] = most;
-        float total = 0;
+        for (int j = 0; j < kKeys / 8; ++j) x = fmaxf(x, fmaxf(scores[i][j][2 * h], scores[i][j][2 * h + 1]));
+        most[i][h] = row_maximum(x);
+        shrink[i][h] = 1;
+        grows |= (most[i][h] - highest[i][h]) * factor > kRoom;
+      }
+    }
+    grows = __any_sync(~0u, grows) != 0;
+    if (grows) {
+#pragma unroll
+      for (int i = 0; i < kRowTiles; ++i) {
+#pragma unroll
+        for (int h = 0; h < 2; ++h) {
+          most[i][h] = fmaxf(highest[i][h], most[i][h]);
+          if (most[i][h] != -INFINITY) shrink[i][h] = ptx::exp2((highest[i][h] - most[i][h]) * factor);
+          highest[i][h] = most[i][h];
+          sum[i][h] *= shrink[i][h];
+        }
+      }
+    }
+#pragma unroll
+    for (int i = 0; i < kRowTiles; ++i) {
+#pragma unroll
+      for (int h = 0; h < 2; ++h) {
+        const float reference = highest[i][h] == -INFINITY ? 0 : highest[i][h];  // nothing seen yet: weights of 0, not NaN
+        const float negative = -reference * factor;
 #pragma unroll
         for (int j = 0; j < kKeys / 8; ++j) {
 #pragma unroll
           for (int e = 2 * h; e < 2 * h + 2; ++e) {
             float& x = scores[i][j][e];
-            x = ptx::exp2(kSubtractFirst ? (x - reference) * factor : fmaf(x, factor, -reference * factor));
-            total += x;
+            x = ptx::exp2(kSubtractFirst ? (x - reference) * factor : fmaf(x, factor, negative));
+            sum[i][h] += x;
           }
         }
-        sum[i][h] = sum[i][h] * shrink[i][h] + total;
       }
     }
+    return grows;
   }
 
   // The same, with the outputs so far.
   template <bool kSubtractFirst, int kKeys, int kColumns>
   __device__ __forceinline__ void add(Sums<kRowTiles, kKeys>& scores, Sums<kRowTiles, kColumns>& out, float factor) {
     float shrink[kRowTiles][2];
-    weigh<kSubtractFirst, kKeys>(scores, shrink, factor);
+    if (!weigh<kSubtractFirst, kKeys>(scores, shrink, factor)) return;
 #pragma unroll
     for (int i = 0; i < kRowTiles; ++i) {
 #pragma unroll
