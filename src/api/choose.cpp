@@ -2,24 +2,14 @@
 #include "api/choose.hpp"
 
 #include <algorithm>
-#include <array>
 #include <optional>
 
 #include "api/device.hpp"
+#include "api/preferences.hpp"
 #include "core/error.hpp"
 
 namespace dhyan::api {
 namespace {
-
-// What `auto` tries, fastest first.
-struct Preference {
-  dhyan_device_type device_type;
-  std::array<dhyan_implementation, 3> order;
-};
-constexpr std::array<Preference, 2> kPreferences = {{
-    {DHYAN_CPU, {DHYAN_FUSED, DHYAN_NAIVE, DHYAN_REFERENCE}},
-    {DHYAN_CUDA, {DHYAN_FUSED, DHYAN_CUDNN, DHYAN_NAIVE}},
-}};
 
 const std::optional<std::string> kCompiles = "its plan takes up to seconds to compile; a plan made once, or allow_jit, lets it";
 
@@ -71,14 +61,15 @@ Choice choose(const core::Problem& problem, const dhyan_device_description& devi
     return {entry, "asked for by name"};
   }
   std::string passed_over;
-  for (const Preference& preference : kPreferences) {
-    if (preference.device_type != device.device_type) continue;
-    for (const dhyan_implementation implementation : preference.order) {
-      const core::ImplementationEntry* entry = find(implementation, device.device_type);
-      const auto reason = entry->compiles && !may_compile ? kCompiles : reason_against(*entry, problem, device);
-      if (!reason) return {entry, "auto: the fastest that supports this problem" + passed_over};
-      passed_over += "\n  passed over " + std::string(entry->name) + ": " + *reason;
+  const Preference preferred = preference(problem, device.device_type);
+  for (const dhyan_implementation implementation : preferred.order) {
+    const core::ImplementationEntry* entry = find(implementation, device.device_type);
+    const auto reason = entry->compiles && !may_compile ? kCompiles : reason_against(*entry, problem, device);
+    if (!reason) {
+      const std::string source = preferred.measured_on ? std::string(", as measured on ") + preferred.measured_on : "";
+      return {entry, "auto: the fastest that supports this problem" + source + passed_over};
     }
+    passed_over += "\n  passed over " + std::string(entry->name) + ": " + *reason;
   }
   throw core::Error(DHYAN_UNSUPPORTED, "implementation: auto, no implementation can run this problem:" + passed_over);
 }

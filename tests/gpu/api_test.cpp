@@ -49,7 +49,7 @@ TEST(GpuApi, ReferenceRefusesDeviceViewsAndSaysWhatWorks) {
   EXPECT_EQ(answer.status, DHYAN_UNSUPPORTED);
   EXPECT_EQ(answer.message,
             "implementation: reference cannot run this problem: it computes in host memory; copy the tensors there and name "
-            "device cpu; these can: naive");
+            "device cpu; these can: naive, fused");
 }
 
 TEST(GpuApi, BackwardGivesTheGradientsOfTheCpu) {
@@ -141,21 +141,30 @@ TEST(GpuApi, AMatrixThatDoesNotFitIsRefusedWithItsBytes) {
   EXPECT_NE(answer.message.find("4398046511104 of them for its matrix of scores"), std::string::npos) << answer.message;
 }
 
-TEST(GpuApi, AutoSaysWhatItPassedOver) {
-  Client client = small_forward();
+TEST(GpuApi, AutoSaysWhatItPassedOverAndWhereItWasMeasured) {
+  Client client = small_forward(DHYAN_F64);
   const ClientOnDevice on_device(client);
   const PlanPointer plan = plan_of(client);
   EXPECT_EQ(dhyan_plan_implementation(plan.get()), DHYAN_NAIVE);
   char text[1024];
   dhyan_plan_describe(plan.get(), text, sizeof text);
-  for (const char* part :
-       {"implementation: naive (auto", "passed over fused", "passed over cudnn", "device: cuda:0 ", "cuBLASLt"}) {
+  for (const char* part : {"implementation: naive (auto", "as measured on", "passed over fused", "passed over cudnn",
+                           "device: cuda:0 ", "cuBLASLt"}) {
     EXPECT_NE(std::string(text).find(part), std::string::npos) << text;
+  }
+}
+
+TEST(GpuApi, AutoTakesFusedForSmallProblems) {
+  for (const dhyan_dtype dtype : {DHYAN_F32, DHYAN_F16, DHYAN_BF16}) {
+    Client client = small_forward(dtype);
+    const ClientOnDevice on_device(client);
+    EXPECT_EQ(dhyan_plan_implementation(plan_of(client).get()), DHYAN_FUSED);
   }
 }
 
 TEST(GpuApi, ScratchOfTheCallersIsChecked) {
   Client client = small_forward();
+  client.options.implementation = DHYAN_NAIVE;
   const ClientOnDevice on_device(client);
   const PlanPointer plan = plan_of(client);
   const std::size_t bytes = dhyan_plan_scratch_bytes(plan.get());
@@ -170,6 +179,7 @@ TEST(GpuApi, ScratchOfTheCallersIsChecked) {
 TEST(GpuApi, ACapturedRunReplaysOnNewInputs) {
   const std::vector<std::byte> want = one_shot();
   Client client = small_forward();
+  client.options.implementation = DHYAN_NAIVE;
   const ClientOnDevice on_device(client);
   const PlanPointer plan = plan_of(client);
   const Memory scratch(dhyan_plan_scratch_bytes(plan.get()));
@@ -242,6 +252,7 @@ TEST(GpuApi, TrimGivesThePoolBack) {
 
 TEST(GpuApi, AFailedLaunchIsReportedAndLeavesTheLibraryUsable) {
   Client client = small_forward();
+  client.options.implementation = DHYAN_NAIVE;
   const ClientOnDevice on_device(client);
   const PlanPointer plan = plan_of(client);
   const Memory scratch(dhyan_plan_scratch_bytes(plan.get()));

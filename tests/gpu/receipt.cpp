@@ -81,18 +81,22 @@ class Receipt : public ::testing::EmptyTestEventListener {
       skipped += suite.at("skipped").get<int>();
     }
     const cuda::Device& device = cuda::devices().front();
-    const Json receipt = {{"source_hash", DHYAN_GPU_SOURCE_HASH},
-                          {"date", today()},
-                          {"device", device.name},
-                          {"compute_capability", std::to_string(device.major) + "." + std::to_string(device.minor)},
-                          {"driver", library("NVIDIA driver")},
-                          {"cuda_runtime", library("CUDA runtime")},
-                          {"cublaslt", library("cuBLASLt")},
-                          {"cudnn", library("cuDNN")},
-                          {"passed", passed},
-                          {"failed", failed},
-                          {"skipped", skipped},
-                          {"suites", suites}};
+    Json receipt = {{"source_hash", DHYAN_GPU_SOURCE_HASH},
+                    {"date", today()},
+                    {"device", device.name},
+                    {"compute_capability", std::to_string(device.major) + "." + std::to_string(device.minor)},
+                    {"driver", library("NVIDIA driver")},
+                    {"cuda_runtime", library("CUDA runtime")},
+                    {"cublaslt", library("cuBLASLt")},
+                    {"cudnn", library("cuDNN")},
+                    {"passed", passed},
+                    {"failed", failed},
+                    {"skipped", skipped},
+                    {"suites", suites}};
+    if (const char* shards = std::getenv("GTEST_TOTAL_SHARDS")) {
+      receipt["shards"] = std::stoi(shards);
+      receipt["shard"] = std::stoi(std::getenv("GTEST_SHARD_INDEX"));
+    }
     std::ofstream file(path_);
     file << receipt.dump(2) << '\n';
     std::printf("%s: %s\n", file.flush() ? "receipt" : "NO RECEIPT COULD BE WRITTEN", path_.c_str());

@@ -8,7 +8,7 @@ import subprocess
 import pytest
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-FOLDERS = ["include", "src/api", "src/core", "src/cuda", "cmake", "tests/gpu", "tests/support", "scripts"]
+FOLDERS = ["include", "src/api", "src/core", "src/cuda", "src/cudnn", "cmake", "tests/gpu", "tests/support", "scripts"]
 
 
 @pytest.fixture
@@ -61,6 +61,35 @@ def test_failures_are_said(tree):
     write(tree, failed=2)
     code, text = ask(tree, "check")
     assert code == 1 and "FAILURES" in text and "2 failed" in text
+
+
+def shards(tree, indices, sources=None):
+    names = []
+    for index in indices:
+        names.append(tree / f"shard.{index}.json")
+        receipt = {"source_hash": sources or ask(tree, "hash")[1], "date": "2026-11-30", "device": "NVIDIA H200", "passed": 2 + index,
+                   "failed": 0, "skipped": 1, "suites": [{"name": "A", "passed": 2 + index, "failed": 0, "skipped": 1}],
+                   "shards": 2, "shard": index}
+        names[-1].write_text(json.dumps(receipt))
+    return names
+
+
+def test_shards_of_one_run_make_a_receipt(tree):
+    assert ask(tree, "merge", *shards(tree, [0, 1])) == (
+        0, "GPU receipt: fresh; 5 passed, 0 failed, 2 skipped on NVIDIA H200, 2026-11-30")
+    receipt = json.loads((tree / "tests/gpu/receipt.json").read_text())
+    assert receipt["suites"] == [{"name": "A", "passed": 5, "failed": 0, "skipped": 2}]
+    assert "shard" not in receipt and "shards" not in receipt
+
+
+@pytest.mark.parametrize("indices", [[], [0], [0, 0], [1, 0, 1]])
+def test_a_run_that_lacks_a_shard_makes_none(tree, indices):
+    assert ask(tree, "merge", *shards(tree, indices))[0] == 1
+    assert not (tree / "tests/gpu/receipt.json").exists()
+
+
+def test_shards_of_other_sources_make_none(tree):
+    assert ask(tree, "merge", *shards(tree, [0]), *shards(tree, [1], sources="other"))[0] == 1
 
 
 def test_the_header_is_left_alone_while_the_sources_are_the_same(tree):
