@@ -42,12 +42,6 @@ void describe_backward(const core::Problem& p, Description& d) {
   if (p.grad_sink.present()) d.grad_sink = contiguous(DHYAN_F32, {1, p.query_heads, 1, 1});
 }
 
-// Whether the right bound leaves no query a key past the end of a tile's.
-bool hides_tail(const core::Problem& p, const Description& d) {
-  if (d.right < 0) return false;
-  return d.bottom_right ? d.right == 0 : p.query_length + d.right <= p.key_length;
-}
-
 // Without lengths cuDNN 9.19 leaves tails unguarded backward, where it makes NaN of an lse under -88.7, and refuses some bands
 // with more queries than keys.
 bool needs_lengths(const core::Problem& p, const Description& d) {
@@ -55,7 +49,7 @@ bool needs_lengths(const core::Problem& p, const Description& d) {
   const bool more_queries = p.query_length > p.key_length;
   if ((d.bottom_right || d.left >= 0) && more_queries) return true;
   if (p.direction == DHYAN_FORWARD) return false;
-  return p.query_length % 64 != 0 || (p.key_length % 128 != 0 && !hides_tail(p, d));
+  return p.query_length % 64 != 0 || p.key_length % 128 != 0;
 }
 
 }  // namespace

@@ -21,6 +21,7 @@ constexpr std::int64_t kMaxHeadDim = 256;
 constexpr std::int64_t kMaxSize = std::numeric_limits<std::int32_t>::max();
 constexpr std::int64_t kMaxGridBackward = 65535;  // blocks along a grid's second dimension
 constexpr std::int32_t kAlignment = 16;
+constexpr double kMaxReach = 0x1p31;
 constexpr double kLeastScale = 0x1p-30;
 constexpr double kShare = 0.8;  // of the device's memory
 
@@ -31,6 +32,23 @@ bool has_lengths(const Problem& p) { return p.packed || p.query_lengths.present(
 // Query, key, value, out and their gradients.
 std::array<const core::Operand*, 8> rows_of(const Problem& p) {
   return {&p.query, &p.key, &p.value, &p.out, &p.grad_out, &p.grad_query, &p.grad_key, &p.grad_value};
+}
+
+// How many elements each of them spans.
+std::array<double, 8> reaches(const Problem& p) {
+  const auto reach = [&](const core::Operand& x, std::int64_t tokens, std::int64_t heads) {
+    const auto along = [](std::int64_t size, std::int64_t stride) {
+      return static_cast<double>(size) * static_cast<double>(stride);
+    };
+    return along(p.batch, x.strides[0]) + along(tokens, x.strides[1]) + along(heads, x.strides[2]);
+  };
+  std::array<double, 8> all{};
+  const auto rows = rows_of(p);
+  constexpr std::array<bool, 8> kQueries{true, false, false, true, true, true, false, false};
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    all[i] = kQueries[i] ? reach(*rows[i], p.query_tokens, p.query_heads) : reach(*rows[i], p.key_tokens, p.key_heads);
+  }
+  return all;
 }
 
 // cuDNN loads 16 bytes at a time and checks nothing.
@@ -86,7 +104,8 @@ constexpr Rule kRules[] = {
      "the head dimensions are {}, cuDNN needs multiples of 8; pad queries and keys or values with zeros", dims_text},
     {"large head dimension",
      [](const Problem& p, const Facts&) { return p.head_dim > kMaxHeadDim || p.value_head_dim > kMaxHeadDim; },
-     "the head dimensions are {}, cuDNN's kernels go to 256", dims_text},
+     "the head dimensions are {}, above 256 cuDNN has no backward, and forward a slow kernel that was never tried here",
+     dims_text},
     {"head dimension backward",
      [](const Problem& p, const Facts& f) {
        return backward(p) && small_device(f) && (p.head_dim > 128 || p.value_head_dim > 128);
@@ -95,6 +114,11 @@ constexpr Rule kRules[] = {
     {"alignment", misaligned,
      "cuDNN loads 16 bytes at a time and checks nothing: pointers must be aligned to 16 bytes and strides be multiples of 8 "
      "elements"},
+    {"far elements",
+     [](const Problem& p, const Facts&) {
+       return std::ranges::any_of(reaches(p), [](double reach) { return reach > kMaxReach; });
+     },
+     "a tensor reaches past 2^31 elements, which was never tried with cuDNN"},
     {"dropout", [](const Problem& p, const Facts&) { return p.has_dropout(); },
      "dropout: cuDNN draws other random numbers than dhyan.h promises"},
     {"softcap", [](const Problem& p, const Facts&) { return p.softcap != 0; },
@@ -106,7 +130,7 @@ constexpr Rule kRules[] = {
     {"dtype of bias", [](const Problem& p, const Facts&) { return p.bias.dtype == DHYAN_F64; },
      "bias: dtype f64, cuDNN takes f32, f16 and bf16"},
     {"bias over keys", [](const Problem& p, const Facts&) { return p.bias.present() && p.bias_shape[3] != p.key_length; },
-     "bias: it broadcasts over the keys, cuDNN needs one number for each of them"},
+     "bias: it broadcasts over the keys, which was never tried with cuDNN; give one number for each key"},
     {"bias with bottom-right", [](const Problem& p, const Facts&) { return p.bias.present() && band_of(p).bottom_right; },
      "bias: cuDNN has none with a causal or window aligned to the bottom right; give the mask as -inf in the bias"},
     {"dtype of grad_bias",

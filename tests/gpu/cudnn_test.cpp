@@ -117,13 +117,11 @@ TEST_F(GpuCudnn, LogitsFarBelowZero) {
 
 TEST_F(GpuCudnn, GradientOfAWholeBias) {
   for (const bool infinite : {false, true}) {
-    for (const std::int64_t keys : {200, 256}) {
-      Case c = of_sizes(100, keys);
-      c.bias = DHYAN_BF16;
-      c.grad_bias = true;
-      c.bias_minus_infinity = infinite ? 0.3 : 0;
-      check_both(c);
-    }
+    Case c = of_sizes(100, 200);
+    c.bias = DHYAN_BF16;
+    c.grad_bias = true;
+    c.bias_minus_infinity = infinite ? 0.3 : 0;
+    check_both(c);
   }
 }
 
@@ -138,51 +136,6 @@ TEST_F(GpuCudnn, RowsThatABiasMasks) {
     check_forward_of_cudnn(x);
     check_backward_of_cudnn(x);
   }
-}
-
-// Batch entries of keys and values, and of their gradients, lie 2^31 elements apart.
-TEST_F(GpuCudnn, TensorsThatReachPastTwoToThe31) {
-  const Case c = of_sizes(64, 128);
-  const Instance x(c, Random("far batches"));
-  const Forward given = rounded(x, exact_forward(x));
-  const Backward want = exact_backward(x, given);
-  const BackwardBounds bounds = backward_bounds(x, given, want, true);
-  const std::int64_t apart = (std::int64_t{1} << 31) + 64;
-  const std::int64_t entry = c.key_length * c.key_heads * c.head_dim;
-  const auto bytes = [](std::int64_t elements) { return static_cast<std::size_t>(elements) * sizeof(std::uint16_t); };
-  const BackwardOnDevice near(x, given);
-  core::Problem problem = near.problem();
-  core::Buffers buffers = near.buffers();
-  void* far[4];
-  for (void*& data : far) expect_success(cudaMalloc(&data, bytes(apart + entry)), "cudaMalloc");
-  const auto move = [&](void* to, std::int64_t to_stride, const void* from, std::int64_t from_stride) {
-    for (std::int64_t b = 0; b < c.batch; ++b) {
-      expect_success(
-          cudaMemcpy(static_cast<std::byte*>(to) + bytes(b * to_stride),
-                     static_cast<const std::byte*>(from) + bytes(b * from_stride), bytes(entry), cudaMemcpyDeviceToDevice),
-          "copying an entry");
-    }
-  };
-  move(far[0], apart, buffers.key, entry);
-  move(far[1], apart, buffers.value, entry);
-  problem.key.strides[0] = problem.value.strides[0] = problem.grad_key.strides[0] = problem.grad_value.strides[0] = apart;
-  void* const grad_key = buffers.grad_key;
-  void* const grad_value = buffers.grad_value;
-  buffers.key = far[0];
-  buffers.value = far[1];
-  buffers.grad_key = far[2];
-  buffers.grad_value = far[3];
-  const auto plan = cudnn::entry.plan(problem, device());
-  const Memory scratch(plan->scratch_bytes());
-  expect_success(cudaDeviceSynchronize(), "cudaDeviceSynchronize");
-  plan->run(buffers, scratch.data(), nullptr);
-  move(grad_key, entry, far[2], apart);
-  move(grad_value, entry, far[3], apart);
-  const Backward got = near.result();
-  EXPECT_TRUE(within(got.grad_query, want.grad_query, bounds.grad_query));
-  EXPECT_TRUE(within(got.grad_key, want.grad_key, bounds.grad_key));
-  EXPECT_TRUE(within(got.grad_value, want.grad_value, bounds.grad_value));
-  for (void* data : far) expect_success(cudaFree(data), "cudaFree");
 }
 
 TEST_F(GpuCudnn, ManyEntriesAndHeads) {
