@@ -10,6 +10,7 @@ constexpr double kAny = std::numeric_limits<double>::infinity();
 
 constexpr dhyan_implementation kOursFirst[] = {DHYAN_FUSED, DHYAN_CUDNN, DHYAN_NAIVE};
 constexpr dhyan_implementation kCudnnFirst[] = {DHYAN_CUDNN, DHYAN_FUSED, DHYAN_NAIVE};
+constexpr dhyan_implementation kNaiveFirst[] = {DHYAN_NAIVE, DHYAN_FUSED, DHYAN_CUDNN};
 constexpr dhyan_implementation kOnCpu[] = {DHYAN_FUSED, DHYAN_NAIVE, DHYAN_REFERENCE};
 
 enum class Kind { few_rows, forward, backward };
@@ -43,6 +44,7 @@ double work(const core::Problem& p, Kind kind) {
 
 Preference preference(const core::Problem& p, dhyan_device_type device_type) {
   if (device_type == DHYAN_CPU) return {kOnCpu, nullptr};
+  if (p.dtype == DHYAN_F32 && p.direction == DHYAN_BACKWARD) return {kNaiveFirst, nullptr};  // fused was never timed there
   if (p.dtype != DHYAN_F16 && p.dtype != DHYAN_BF16) return {kOursFirst, kDevice};
   constexpr std::int64_t kFewRows = 16;
   Kind kind = p.group() * p.query_length <= kFewRows ? Kind::few_rows : Kind::forward;

@@ -58,15 +58,29 @@ struct QueryShape {
 
 inline constexpr std::array<int, 3> kBackwardHeadDims = {64, 128, 256};
 
-// Tiles by class of head dimension and by use: `large` where shared memory lets it and no option works on single scores.
+// Tiles by class of head dimension and by use: `large` where shared memory lets them and no option works on single scores.
 enum class BackwardUse { large, small };
 inline constexpr int kBackwardUses = 2;
 inline constexpr KeyShape kKeyShapes[kBackwardHeadDims.size()][kBackwardUses] = {
     {{64, 2, 4, 1, 64, 32, 2, 2, 2}, {64, 2, 4, 1, 64, 16, 2, 1, 1}},
-    {{128, 1, 8, 1, 64, 32, 2, 2, 1}, {128, 1, 4, 1, 64, 16, 2, 1, 1}},
-    {{256, 1, 4, 2, 64, 32, 2, 1, 1}, {256, 1, 2, 2, 32, 16, 1, 1, 1}},
+    {{128, 2, 4, 2, 64, 32, 2, 2, 1}, {128, 1, 4, 1, 64, 16, 2, 1, 1}},
+    {{256, 2, 2, 4, 64, 16, 2, 2, 1}, {256, 1, 2, 2, 32, 16, 1, 1, 1}},
 };
 inline constexpr QueryShape kQueryShapes[kBackwardHeadDims.size()] = {{64, 64}, {128, 64}, {256, 32}};
+
+// Of the f32 kernel: 16 rows a warp, the other side's rows in turn.
+struct FloatBackwardShape {
+  int head_dim;
+  int warps;
+  int stream;  // rows of the other side at once
+  int blocks;  // on a multiprocessor at once that registers are left for
+
+  constexpr int rows() const { return 16 * warps; }
+  constexpr int threads() const { return 32 * warps; }
+  constexpr int shared_bytes() const { return (2 * rows() + stream) * head_dim * 4; }
+};
+inline constexpr FloatBackwardShape kFloatBackwardShapes[kBackwardHeadDims.size()] = {
+    {64, 4, 32, 3}, {128, 4, 32, 2}, {256, 2, 32, 2}};
 
 // Shared memory that one block may have on every device from compute capability 8.0 on.
 inline constexpr int kLeastBackwardShared = 99 * 1024;
@@ -83,29 +97,38 @@ constexpr bool all_backward_sound() {
     }
     const QueryShape& q = kQueryShapes[i];
     if (q.head_dim != kBackwardHeadDims[i] || q.shared_bytes() > kLeastBackwardShared) return false;
+    const FloatBackwardShape& f = kFloatBackwardShapes[i];
+    if (f.head_dim != kBackwardHeadDims[i] || f.stream % 32 != 0 || f.shared_bytes() > kLeastBackwardShared) return false;
     if (kKeyShapes[i][static_cast<int>(BackwardUse::small)].shared_bytes() > kLeastBackwardShared) return false;
   }
   return true;
 }
 static_assert(all_backward_sound());
 
+// What one launch of the f32 kernel computes.
+enum class Gradient { query, key, value };
+
 struct BackwardArguments {
   core::Problem p;
   core::Buffers buffers;
-  int group;         // query heads of a key head
-  int key_tiles;     // of the kernel by keys
-  int query_tiles;   // of the kernel by queries
-  int lanes;         // a power of 2 that share a row in the kernels before and after
-  float early;       // power of two that keys (queries, where they stay) are multiplied by
-  float factor;      // the rest of the scale; plain: times log2 e
-  float scale;       // of gradients of queries that stay and of keys
-  float sums_scale;  // of gradients of queries that are summed in memory
-  float kept;        // 1 / (1 - dropout probability)
-  bool aligned;      // rows of query, key, value and grad_out lie at multiples of 16 bytes
-  // A row for each query: [b][n][t], packed: [n][token].
+  int group;          // query heads of a key head
+  int key_tiles;      // of the kernel by keys
+  int query_tiles;    // of the kernel by queries
+  int lanes;          // a power of 2 that share a row in the kernels before and after
+  float early;        // power of two that keys (queries, where they stay) are multiplied by
+  float factor;       // the rest of the scale; plain: times log2 e
+  bool plain;         // masks by position are all that happens to a score
+  float scale;        // of gradients of queries that stay and of keys
+  float sums_scale;   // of gradients of queries that are summed in memory
+  float kept;         // 1 / (1 - dropout probability)
+  bool aligned;       // rows of query, key, value and grad_out lie at multiples of 16 bytes
+  Gradient gradient;  // f32
+  // A row for each query: [b][n][t], a head's rows padded to groups of 8; packed: [n][token].
+  std::int64_t rows_of_head;
+  int row_blocks;     // of the kernels before and after, per head
   float* lse;         // to powers of 2; +inf where nothing is seen
   float* delta;       // sum of grad_out * out, less grad_lse
-  float* query_sums;  // gradients of queries; NULL: the kernel by keys leaves them out
+  float* query_sums;  // gradients of queries (backward_sums.cuh); NULL: the kernel by keys leaves them out
   int sums_width;     // of a row: the class of head dimension
   // Gradients of a bias, by tiles.
   int bias_query_tiles, bias_key_tiles;  // of its own shape
@@ -113,20 +136,25 @@ struct BackwardArguments {
   float* bias_parts;                     // [chunk][element]; NULL with one chunk
 
   DHYAN_HOST_DEVICE std::int64_t first_row(std::int64_t b, std::int64_t n, std::int64_t begin) const {
-    return p.packed ? n * p.query_tokens + begin : (b * p.query_heads + n) * p.query_length;
+    return p.packed ? n * rows_of_head + begin : (b * p.query_heads + n) * rows_of_head;
   }
 };
 
 using BackwardKernel = void (*)(BackwardArguments);
 
-// NULL: another kernel does it too.
+// plain_keys has large tiles, keys small ones and does all that plain_keys does.
 struct BackwardKernels {
-  BackwardKernel plain[kBackwardUses], general[kBackwardUses];  // by keys
-  BackwardKernel plain_queries, queries, bias;
+  BackwardKernel plain_keys, keys, plain_queries, queries, bias;
 };
 
 extern const BackwardKernels backward_f16_64, backward_f16_128, backward_f16_256;
 extern const BackwardKernels backward_bf16_64, backward_bf16_128, backward_bf16_256;
+
+struct FloatBackwardKernels {
+  BackwardKernel f32, tf32;
+};
+
+extern const FloatBackwardKernels backward_f32_64, backward_f32_128, backward_f32_256;
 
 // Kernels around those. Rows of lse, delta and sums, the last cleared; a blank result where packing leaves gaps.
 void prepare_backward(const BackwardArguments& a, cudaStream_t stream);

@@ -12,14 +12,11 @@ struct KeyRow {  // of the table
   static constexpr KeyShape kShape = kKeyShapes[kClass][static_cast<int>(kUse)];
 };
 
-// Options that work on single scores leave no use for large tiles.
 template <class T, int kClass>
 constexpr BackwardKernels backward_kernels() {
-  return {{backward_keys<T, KeyRow<kClass, BackwardUse::large>, false>, nullptr},
-          {nullptr, backward_keys<T, KeyRow<kClass, BackwardUse::small>, true>},
-          backward_queries<T, kClass, false>,
-          backward_queries<T, kClass, true>,
-          backward_bias<T, kClass>};
+  return {backward_keys<T, KeyRow<kClass, BackwardUse::large>, false>,
+          backward_keys<T, KeyRow<kClass, BackwardUse::small>, true>, backward_queries<T, kClass, false>,
+          backward_queries<T, kClass, true>, backward_bias<T, kClass>};
 }
 
 }  // namespace dhyan::cuda::portable

@@ -10,7 +10,7 @@
 
 namespace dhyan::cuda::portable {
 
-// Why a problem in f16 or bf16 cannot run, and what can; nothing when it can.
+// Why a problem in f32, f16 or bf16 cannot run, and what can; nothing when it can.
 std::optional<std::string> refuse_backward(const core::Problem& p);
 
 std::unique_ptr<core::Executable> plan_backward(const core::Problem& p, const dhyan_device_description& device);

@@ -19,63 +19,93 @@ inline constexpr float kLog2E = 1.44269504088896340736F;
 template <int kRowTiles, int kDepth>
 using Left = std::uint32_t[kRowTiles][kDepth / 16][4];
 
+// Block j of 8 columns. It is computed where this stands, not where it is used: between products it costs no time.
 template <class T, int kRowTiles, int kDepth>
-__device__ __forceinline__ void round_to(Left<kRowTiles, kDepth>& left, const tile::Sums<kRowTiles, kDepth>& sums) {
+__device__ __forceinline__ void round_block(Left<kRowTiles, kDepth>& left, const tile::Sums<kRowTiles, kDepth>& sums, int j) {
 #pragma unroll
   for (int i = 0; i < kRowTiles; ++i) {
 #pragma unroll
-    for (int j = 0; j < kDepth / 8; ++j) {
+    for (int h = 0; h < 2; ++h) {
+      std::uint32_t& pair = left[i][j / 2][j % 2 * 2 + h];
+      pair = tile::packed<T>(sums[i][j][2 * h], sums[i][j][2 * h + 1]);
+      asm volatile("" : "+r"(pair));
+    }
+  }
+}
+template <class T, int kRowTiles, int kDepth>
+__device__ __forceinline__ void round_to(Left<kRowTiles, kDepth>& left, const tile::Sums<kRowTiles, kDepth>& sums) {
 #pragma unroll
-      for (int h = 0; h < 2; ++h) left[i][j / 2][j % 2 * 2 + h] = tile::packed<T>(sums[i][j][2 * h], sums[i][j][2 * h + 1]);
+  for (int j = 0; j < kDepth / 8; ++j) round_block<T, kRowTiles, kDepth>(left, sums, j);
+}
+
+// The products go by steps of 16 of their depth, so that other work can stand between them: a warp's instructions start in
+// order.
+
+// Step k of tile::multiply_rows.
+template <class T, int kDepth, int kRowTiles, int kColumns>
+__device__ __forceinline__ void multiply_rows_step(tile::Sums<kRowTiles, kColumns>& sums, std::uint32_t left,
+                                                   std::uint32_t right, int k) {
+  constexpr int kBlock = 16 * tile::SharedTile<kDepth>::kPitch;
+  std::uint32_t a[kRowTiles][4];
+#pragma unroll
+  for (int i = 0; i < kRowTiles; ++i) ptx::ldmatrix(a[i], (left ^ (k * 32)) + i * kBlock);
+#pragma unroll
+  for (int j = 0; j < kColumns / 16; ++j) {
+    std::uint32_t b[4];
+    ptx::ldmatrix(b, (right ^ (k * 32)) + j * kBlock);
+#pragma unroll
+    for (int i = 0; i < kRowTiles; ++i) {
+      ptx::mma_16x8x16<T>(sums[i][2 * j], a[i], b[0], b[1]);
+      ptx::mma_16x8x16<T>(sums[i][2 * j + 1], a[i], b[2], b[3]);
     }
   }
 }
 
-// sums += left right, right being rows of kPitch elements in shared memory from the lane's address (rows_first) on.
+// sums += left right of step k, right being rows of kPitch elements in shared memory from the lane's address (rows_first) on.
+template <class T, int kPitch, int kRowTiles, int kDepth, int kColumns>
+__device__ __forceinline__ void multiply_left_step(tile::Sums<kRowTiles, kColumns>& sums, const Left<kRowTiles, kDepth>& left,
+                                                   std::uint32_t right, int k) {
+#pragma unroll
+  for (int j = 0; j < kColumns / 16; ++j) {
+    std::uint32_t b[4];
+    ptx::ldmatrix_transposed(b, (right ^ (j * 32)) + k * 16 * tile::SharedTile<kPitch>::kPitch);
+#pragma unroll
+    for (int i = 0; i < kRowTiles; ++i) {
+      ptx::mma_16x8x16<T>(sums[i][2 * j], left[i][k], b[0], b[1]);
+      ptx::mma_16x8x16<T>(sums[i][2 * j + 1], left[i][k], b[2], b[3]);
+    }
+  }
+}
 template <class T, int kPitch, int kRowTiles, int kDepth, int kColumns>
 __device__ __forceinline__ void multiply_left(tile::Sums<kRowTiles, kColumns>& sums, const Left<kRowTiles, kDepth>& left,
                                               std::uint32_t right) {
 #pragma unroll
-  for (int k = 0; k < kDepth / 16; ++k) {
-#pragma unroll
-    for (int j = 0; j < kColumns / 16; ++j) {
-      std::uint32_t b[4];
-      ptx::ldmatrix_transposed(b, (right ^ (j * 32)) + k * 16 * tile::SharedTile<kPitch>::kPitch);
-#pragma unroll
-      for (int i = 0; i < kRowTiles; ++i) {
-        ptx::mma_16x8x16<T>(sums[i][2 * j], left[i][k], b[0], b[1]);
-        ptx::mma_16x8x16<T>(sums[i][2 * j + 1], left[i][k], b[2], b[3]);
-      }
-    }
-  }
+  for (int k = 0; k < kDepth / 16; ++k) multiply_left_step<T, kPitch, kRowTiles, kDepth, kColumns>(sums, left, right, k);
 }
 
 // The same with the left in shared memory, in rows of kLeftPitch elements: as it is (rows_first), or transposed
 // (columns_first), then with the depth along its rows.
-template <class T, int kLeftPitch, bool kTransposed, int kPitch, int kDepth, int kRowTiles, int kColumns>
-__device__ __forceinline__ void multiply_shared(tile::Sums<kRowTiles, kColumns>& sums, std::uint32_t left,
-                                                std::uint32_t right) {
+template <class T, int kLeftPitch, bool kTransposed, int kPitch, int kRowTiles, int kColumns>
+__device__ __forceinline__ void multiply_shared_step(tile::Sums<kRowTiles, kColumns>& sums, std::uint32_t left,
+                                                     std::uint32_t right, int k) {
   constexpr int kLeftBlock = 16 * tile::SharedTile<kLeftPitch>::kPitch;
+  std::uint32_t a[kRowTiles][4];
 #pragma unroll
-  for (int k = 0; k < kDepth / 16; ++k) {
-    std::uint32_t a[kRowTiles][4];
+  for (int i = 0; i < kRowTiles; ++i) {
+    if constexpr (kTransposed) {
+      ptx::ldmatrix_transposed(a[i], (left ^ (i * 32)) + k * kLeftBlock);
+    } else {
+      ptx::ldmatrix(a[i], (left ^ (k * 32)) + i * kLeftBlock);
+    }
+  }
+#pragma unroll
+  for (int j = 0; j < kColumns / 16; ++j) {
+    std::uint32_t b[4];
+    ptx::ldmatrix_transposed(b, (right ^ (j * 32)) + k * 16 * tile::SharedTile<kPitch>::kPitch);
 #pragma unroll
     for (int i = 0; i < kRowTiles; ++i) {
-      if constexpr (kTransposed) {
-        ptx::ldmatrix_transposed(a[i], (left ^ (i * 32)) + k * kLeftBlock);
-      } else {
-        ptx::ldmatrix(a[i], (left ^ (k * 32)) + i * kLeftBlock);
-      }
-    }
-#pragma unroll
-    for (int j = 0; j < kColumns / 16; ++j) {
-      std::uint32_t b[4];
-      ptx::ldmatrix_transposed(b, (right ^ (j * 32)) + k * 16 * tile::SharedTile<kPitch>::kPitch);
-#pragma unroll
-      for (int i = 0; i < kRowTiles; ++i) {
-        ptx::mma_16x8x16<T>(sums[i][2 * j], a[i], b[0], b[1]);
-        ptx::mma_16x8x16<T>(sums[i][2 * j + 1], a[i], b[2], b[3]);
-      }
+      ptx::mma_16x8x16<T>(sums[i][2 * j], a[i], b[0], b[1]);
+      ptx::mma_16x8x16<T>(sums[i][2 * j + 1], a[i], b[2], b[3]);
     }
   }
 }

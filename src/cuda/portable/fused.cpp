@@ -20,9 +20,6 @@ std::string unavailable(const dhyan_device_description& device) { return refusal
 
 std::optional<std::string> refuse(const core::Problem& p, const dhyan_device_description&) {
   if (p.dtype == DHYAN_F64) return "fused has no f64 kernels for CUDA devices; naive computes in f64";
-  if (p.dtype == DHYAN_F32 && p.direction == DHYAN_BACKWARD) {
-    return "fused has no f32 backward kernels for CUDA devices yet; naive computes them";
-  }
   if (p.direction == DHYAN_BACKWARD) return portable::refuse_backward(p);
   if (p.dtype == DHYAN_F32 && std::max(p.head_dim, p.value_head_dim) > portable::kFloatHeadDims.back()) {
     return "fused takes head_dim and value_head_dim up to 256 in f32; naive takes any";

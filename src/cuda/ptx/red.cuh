@@ -4,14 +4,16 @@
 
 namespace dhyan::cuda::ptx {
 
-// Two neighbours, aligned to 8 bytes.
-__device__ __forceinline__ void add(float* to, float first, float second) {
-#if __CUDA_ARCH__ >= 900
-  asm volatile("red.relaxed.gpu.global.add.v2.f32 [%0], {%1, %2};" ::"l"(to), "f"(first), "f"(second) : "memory");
-#else
-  asm volatile("red.relaxed.gpu.global.add.f32 [%0], %1;" ::"l"(to), "f"(first) : "memory");
-  asm volatile("red.relaxed.gpu.global.add.f32 [%0], %1;" ::"l"(to + 1), "f"(second) : "memory");
-#endif
+__device__ __forceinline__ void add(float* to, float x) {
+  asm volatile("red.relaxed.gpu.global.add.f32 [%0], %1;" ::"l"(to), "f"(x) : "memory");
 }
+
+#if __CUDA_ARCH__ >= 900
+// Four neighbours, aligned to 16 bytes.
+__device__ __forceinline__ void add(float* to, float x0, float x1, float x2, float x3) {
+  asm volatile("red.relaxed.gpu.global.add.v4.f32 [%0], {%1, %2, %3, %4};" ::"l"(to), "f"(x0), "f"(x1), "f"(x2), "f"(x3)
+               : "memory");
+}
+#endif
 
 }  // namespace dhyan::cuda::ptx
