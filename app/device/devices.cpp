@@ -20,8 +20,8 @@ nlohmann::json entry_of(const nlohmann::json& machine, Device device) {
 }
 
 std::string text_of(const nlohmann::json& object, const char* key, const char* otherwise) {
-  if (!object.contains(key) || !object[key].is_string() || object[key] == "") return otherwise;
-  return object[key].get<std::string>();
+  const std::string text = object.contains(key) && object[key].is_string() ? object[key].get<std::string>() : "";
+  return text.empty() ? otherwise : text;
 }
 
 }  // namespace

@@ -23,9 +23,9 @@ Owned<cudaGraphExec_t> captured(cudaStream_t stream, const std::function<void()>
   try {
     record();
   } catch (...) {
-    cudaStreamEndCapture(stream, &graph);  // gives the stream back; there is no graph worth having
+    cudaStreamEndCapture(stream, &graph);  // gives the stream back; its graph is worth nothing
+    if (graph != nullptr) cudaGraphDestroy(graph);
     cudaGetLastError();
-    Owned<cudaGraph_t>{graph};
     throw;
   }
   check(cudaStreamEndCapture(stream, &graph), "capturing a graph");
