@@ -23,6 +23,8 @@ if(DHYAN_CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
     set(CMAKE_CUDA_COMPILER_LAUNCHER ${DHYAN_CCACHE_PROGRAM})
   endif()
 endif()
+# What the compiler says of kernels is kept (scripts/kernel_resources).
+list(PREPEND CMAKE_CUDA_COMPILER_LAUNCHER ${CMAKE_CURRENT_LIST_DIR}/ptxas_log)
 
 # The base every x86-64 of the last fifteen years has; wider instructions are chosen at run time, per function. Without
 # -ffp-contract=off a plain loop would round differently from one compiler to the next.
@@ -33,7 +35,7 @@ if(DHYAN_WERROR)
 endif()
 add_compile_options("$<$<COMPILE_LANGUAGE:C,CXX>:${DHYAN_FLAGS}>" $<$<COMPILE_LANGUAGE:CXX>:-fvisibility-inlines-hidden>)
 # Rules that both sides share are constexpr or marked; both see the same code.
-add_compile_options("$<$<COMPILE_LANGUAGE:CUDA>:SHELL:-Xcompiler=-Wall,-Wextra,-fvisibility=hidden --expt-relaxed-constexpr ${DHYAN_CUDA_WERROR}>")
+add_compile_options("$<$<COMPILE_LANGUAGE:CUDA>:SHELL:-Xcompiler=-Wall,-Wextra,-fvisibility=hidden --expt-relaxed-constexpr -Xptxas=-v ${DHYAN_CUDA_WERROR}>")
 
 if(DHYAN_SANITIZE)
   add_compile_options(-fsanitize=${DHYAN_SANITIZE} -fno-omit-frame-pointer -fno-sanitize-recover=all)
