@@ -78,11 +78,14 @@ constexpr bool all_sound() {
 }
 static_assert(all_sound());
 
-// f32: the general kernel only, warps along the keys with tiles of their own.
+// f32: the general kernel only, warps along the keys with tiles of their own. Few rows are for small grids, and under a causal
+// mask for an even load; where shared memory is small, one of the two does it all.
+enum class FloatForwardUse { many_rows, few_rows };
+inline constexpr int kFloatForwardUses = 2;
 inline constexpr std::array<int, 3> kFloatHeadDims = {64, 128, 256};
-inline constexpr ForwardShape kFloatShapes[kFloatHeadDims.size()][2] = {
-    {{64, 1, 4, 2, 1, 128, 1, 1, 4}, {64, 1, 4, 2, 1, 128, 1, 1, 4}},
-    {{128, 1, 4, 2, 1, 64, 1, 1, 4}, {128, 1, 4, 2, 1, 64, 1, 1, 4}},
+inline constexpr ForwardShape kFloatShapes[kFloatHeadDims.size()][kFloatForwardUses] = {
+    {{64, 1, 4, 2, 1, 128, 1, 1, 4}, {64, 1, 2, 4, 1, 256, 1, 1, 4}},
+    {{128, 1, 4, 2, 1, 64, 1, 1, 4}, {128, 1, 2, 4, 1, 128, 1, 1, 4}},
     {{256, 1, 4, 2, 1, 64, 1, 1, 4}, {256, 1, 2, 1, 1, 32, 1, 1, 4}},
 };
 
@@ -158,7 +161,7 @@ extern const ForwardKernels forward_f16_64, forward_f16_128, forward_f16_256, fo
 extern const ForwardKernels forward_bf16_64, forward_bf16_128, forward_bf16_256, forward_bf16_512;
 
 struct FloatForwardKernels {
-  GeneralKernel f32[2], tf32[2];
+  GeneralKernel f32[kFloatForwardUses], tf32[kFloatForwardUses];
 };
 
 extern const FloatForwardKernels forward_f32_64, forward_f32_128, forward_f32_256;

@@ -91,10 +91,19 @@ Choice split(Choice choice, std::int64_t least_tiles, const core::Problem& p, co
 Choice choose_f32(const core::Problem& p, const dhyan_device_description& device) {
   const std::size_t head_class = class_of(kFloatHeadDims, p);
   const FloatForwardKernels& all = *kFloatKernels[head_class];
-  const int use = kFloatShapes[head_class][0].shared_bytes() <= shared_limit(device) ? 0 : 1;
-  const ForwardShape& shape = kFloatShapes[head_class][use];
-  const GeneralKernel kernel = (p.precision == DHYAN_PRECISION_TF32 ? all.tf32 : all.f32)[use];
-  return split({shape, nullptr, kernel, blocks_of(p, shape), 1}, 2, p, device);
+  const auto with = [&](FloatForwardUse use) {
+    const int i = static_cast<int>(use);
+    const ForwardShape& shape = kFloatShapes[head_class][i];
+    return Choice{shape, nullptr, (p.precision == DHYAN_PRECISION_TF32 ? all.tf32 : all.f32)[i], blocks_of(p, shape), 1};
+  };
+  const Choice many = with(FloatForwardUse::many_rows);
+  const Choice few = with(FloatForwardUse::few_rows);
+  if (!many.fits(device)) return split(few, 2, p, device);
+  // As measured on an H200 (f32.md).
+  const bool small = many.blocks * 2 <= device.multiprocessors;
+  const bool uneven = p.causal != DHYAN_CAUSAL_OFF && many.shape.head_dim == 128 && many.blocks > device.multiprocessors;
+  const bool better = few.fits(device) && few.shape.key_warps > 1 && (small || uneven);
+  return split(better ? few : many, 2, p, device);
 }
 
 Choice choose(const core::Problem& p, const dhyan_device_description& device) {

@@ -3,7 +3,7 @@
 
 namespace dhyan::cuda::portable {
 const FloatForwardKernels forward_f32_128 = {
-    {forward_f32<1, 0, false>, nullptr},
-    {forward_f32<1, 0, true>, nullptr},
+    {forward_f32<1, 0, false>, forward_f32<1, 1, false>},
+    {forward_f32<1, 0, true>, forward_f32<1, 1, true>},
 };
 }

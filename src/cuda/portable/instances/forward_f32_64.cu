@@ -3,7 +3,7 @@
 
 namespace dhyan::cuda::portable {
 const FloatForwardKernels forward_f32_64 = {
-    {forward_f32<0, 0, false>, nullptr},
-    {forward_f32<0, 0, true>, nullptr},
+    {forward_f32<0, 0, false>, forward_f32<0, 1, false>},
+    {forward_f32<0, 0, true>, forward_f32<0, 1, true>},
 };
 }
