@@ -49,6 +49,7 @@ Preference preference(const core::Problem& p, dhyan_device_type device_type) {
   constexpr std::int64_t kFewRows = 16;
   Kind kind = p.group() * p.query_length <= kFewRows ? Kind::few_rows : Kind::forward;
   if (p.direction == DHYAN_BACKWARD) kind = Kind::backward;
+  if (kind == Kind::few_rows && p.key_lengths.present()) return {kOursFirst, kDevice};  // cuDNN does not split such keys
   const double amount = work(p, kind);
   for (const Rule& rule : kRules) {
     if (rule.kind == kind && amount >= rule.least && amount < rule.below) return {rule.order, kDevice};
