@@ -15,7 +15,7 @@ constexpr dhyan_implementation kOnCpu[] = {DHYAN_FUSED, DHYAN_NAIVE, DHYAN_REFER
 
 enum class Kind { few_rows, forward, backward };
 
-// The first rule that holds decides. Problems in f32 and f64 are ours: cuDNN has no such kernels.
+// The first rule that holds decides. f32 and f64 have none: cuDNN has no such kernels.
 struct Rule {
   Kind kind;
   double least, below;  // few_rows: bytes of keys and values; else multiply-adds of both products, masks aside
@@ -30,7 +30,7 @@ constexpr Rule kRules[] = {
     {Kind::few_rows, 1.5e8, kAny, kOursFirst},  // equal within 2 %, and nothing to compile
     {Kind::forward, 0, 5e8, kOursFirst},        // B 4, N 8, H 64, T 256: 5.6 against 7.0 us
     {Kind::forward, 5e8, kAny, kCudnnFirst},    // T 512: 14.4 against 9.6 us; 16384: 0.5 to 0.67 of its rate
-    {Kind::backward, 0, kAny, kCudnnFirst},     // 0.4 to 0.8 of its rate
+    {Kind::backward, 0, kAny, kCudnnFirst},     // T 512 and more: 0.4 to 0.98 of its rate; smaller ones were not timed
 };
 
 double work(const core::Problem& p, Kind kind) {
@@ -44,8 +44,9 @@ double work(const core::Problem& p, Kind kind) {
 
 Preference preference(const core::Problem& p, dhyan_device_type device_type) {
   if (device_type == DHYAN_CPU) return {kOnCpu, nullptr};
+  if (p.dtype == DHYAN_F64) return {kNaiveFirst, nullptr};                                   // the only one
   if (p.dtype == DHYAN_F32 && p.direction == DHYAN_BACKWARD) return {kNaiveFirst, nullptr};  // fused was never timed there
-  if (p.dtype != DHYAN_F16 && p.dtype != DHYAN_BF16) return {kOursFirst, kDevice};
+  if (p.dtype == DHYAN_F32) return {kOursFirst, kDevice};
   constexpr std::int64_t kFewRows = 16;
   Kind kind = p.group() * p.query_length <= kFewRows ? Kind::few_rows : Kind::forward;
   if (p.direction == DHYAN_BACKWARD) kind = Kind::backward;

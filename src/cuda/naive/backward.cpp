@@ -7,6 +7,7 @@
 #include <cstdio>
 #include <optional>
 
+#include "core/early_scale.hpp"
 #include "cuda/naive/kernels.hpp"
 #include "cuda/naive/layout.hpp"
 #include "cuda/naive/passes.hpp"
@@ -69,7 +70,7 @@ class Backward final : public core::Executable {
         sums_(p),
         sums_bias_(p.grad_bias.present() && !bias_of_scores(p)),
         memory_(p, sums_bias_ ? sums_.partial() : 0),
-        early_(early_scale(p)) {
+        early_(core::early_scale(p)) {
     const DeviceGuard guard(p_.device_index);
     load(p_);
     load_backward(p_);

@@ -3,6 +3,7 @@
 #include <cstdio>
 #include <optional>
 
+#include "core/early_scale.hpp"
 #include "cuda/naive/kernels.hpp"
 #include "cuda/naive/layout.hpp"
 #include "cuda/naive/passes.hpp"
@@ -37,7 +38,7 @@ struct Memory {
 
 class Forward final : public core::Executable {
  public:
-  explicit Forward(const core::Problem& p) : p_(p), memory_(p), early_(early_scale(p)) {
+  explicit Forward(const core::Problem& p) : p_(p), memory_(p), early_(core::early_scale(p)) {
     const DeviceGuard guard(p_.device_index);
     load(p_);
     if (!any_score(p_)) return;

@@ -40,12 +40,6 @@ bool in_place(const core::Problem& p, const core::Operand& x, std::int64_t width
          aligned(x.strides[0]) && aligned(x.strides[1]) && aligned(x.strides[2]) && x.strides[1] >= width;
 }
 
-double early_scale(const core::Problem& p) {
-  if (p.dtype == DHYAN_F16 || p.scale == 0 || std::abs(p.scale) >= 1) return 1;
-  const int least = p.dtype == DHYAN_F64 ? std::numeric_limits<double>::min_exponent : std::numeric_limits<float>::min_exponent;
-  return std::ldexp(1.0, std::max(std::ilogb(p.scale), least));
-}
-
 bool any_score(const core::Problem& p) { return p.batch > 0 && p.query_heads > 0 && p.query_length > 0 && p.key_length > 0; }
 
 Rows query_rows(const core::Problem& p, const core::Operand& x) {

@@ -26,10 +26,6 @@ std::int64_t padded(const core::Problem& p, std::int64_t width);
 // not be.
 bool in_place(const core::Problem& p, const core::Operand& x, std::int64_t width, bool clean);
 
-// Q is scaled by a power of two before the product and the rest of the scale comes after it: no sum overflows that fits once it
-// is scaled. Sums of f16 products always fit.
-double early_scale(const core::Problem& p);
-
 // No score and no row: there is nothing to multiply.
 bool any_score(const core::Problem& p);
 

@@ -10,9 +10,11 @@
 #include <limits>
 #include <numbers>
 
+#include "core/early_scale.hpp"
 #include "cuda/device.hpp"
 #include "cuda/portable/backward.hpp"
 #include "cuda/portable/device_limits.hpp"
+#include "cuda/portable/problem.hpp"
 #include "cuda/runtime/error.hpp"
 #include "cuda/runtime/guard.hpp"
 #include "cuda/runtime/launch.hpp"
@@ -20,29 +22,15 @@
 namespace dhyan::cuda::portable {
 namespace {
 
-constexpr int kWholeChunk = 16;                                  // bytes that cp.async copies
-constexpr std::int64_t kMaxCount = (std::int64_t{1} << 30) - 1;  // positions and blocks are 32-bit numbers in the kernels
-constexpr std::int64_t kMaxPart = std::int64_t{1} << 22;         // elements of all parts of a bias's sums
-constexpr int kLeastTerms = 4;                                   // tiles that one such part adds up
-
-std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
+constexpr std::int64_t kMaxPart = std::int64_t{1} << 22;  // elements of all parts of a bias's sums
+constexpr int kLeastTerms = 4;                            // tiles that one such part adds up
 
 bool aligned(const core::Problem& p) {
   return std::min({p.query.alignment, p.key.alignment, p.value.alignment, p.grad_out.alignment}) >= kWholeChunk;
 }
 
-// Whether masks by position are all that happens to a score.
-bool plain(const core::Problem& p) {
-  return p.softcap == 0 && !p.bias.present() && !p.mask.present() && !p.alibi_slopes.present() && !p.has_dropout() &&
-         aligned(p);
-}
-
-// One side of a product is multiplied by it, the rest of the scale comes after: no sum overflows that fits once it is scaled.
-// Sums of f16 products always fit.
-float early_scale(const core::Problem& p) {
-  if (p.dtype == DHYAN_F16 || p.scale == 0 || std::abs(p.scale) >= 1) return 1;
-  return std::ldexp(1.0F, std::max(std::ilogb(p.scale), std::numeric_limits<float>::min_exponent));
-}
+// What plain kernels do.
+bool plain(const core::Problem& p) { return masked_by_position_only(p) && aligned(p); }
 
 std::size_t head_class(const core::Problem& p) {
   const std::int64_t widest = std::max(p.head_dim, p.value_head_dim);
@@ -95,7 +83,7 @@ struct Common {
     a.group = static_cast<int>(p.group());
     a.sums_width = head_dim;
     a.lanes = std::min(32, a.sums_width / 8);
-    a.early = early_scale(p);
+    a.early = static_cast<float>(core::early_scale(p));
     a.plain = plain(p);
     a.factor = static_cast<float>(p.scale / a.early * (a.plain ? std::numbers::log2e : 1));
     a.scale = static_cast<float>(p.scale);
@@ -297,9 +285,10 @@ std::optional<std::string> refuse_backward(const core::Problem& p) {
   constexpr std::int64_t kTile = 32;
   const std::int64_t tiles =
       std::max(p.batch * p.key_heads * (p.key_length / kTile + 1), p.batch * p.query_heads * (p.query_length / kTile + 1));
-  bool too_many = p.query_length > kMaxCount || p.key_length > kMaxCount || p.group() > kMaxCount || tiles > kMaxCount;
+  bool too_many =
+      p.query_length > kMaxPositions || p.key_length > kMaxPositions || p.group() > kMaxPositions || tiles > kMaxPositions;
   if (p.grad_bias.present()) {
-    too_many = too_many || p.batch * p.query_heads * (p.query_length / kTile + 1) > kMaxCount / (p.key_length / kTile + 1);
+    too_many = too_many || p.batch * p.query_heads * (p.query_length / kTile + 1) > kMaxPositions / (p.key_length / kTile + 1);
   }
   if (too_many) return "fused takes at most 1073741823 queries, keys, and tiles of 32 of them backward; naive takes more";
   return std::nullopt;

@@ -1,21 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <algorithm>
-#include <cmath>
-#include <limits>
-
+#include "core/early_scale.hpp"
 #include "cuda/portable/forward.hpp"
 
 namespace dhyan::cuda::portable {
 namespace {
 
 RowStrides rows(const core::Operand& x) { return {x.strides[0], x.strides[1], x.strides[2]}; }
-
-// Q is multiplied by it before the product, the rest of the scale comes after: no sum overflows that fits once it is scaled.
-// Sums of f16 products always fit.
-float early_scale(const core::Problem& p) {
-  if (p.dtype == DHYAN_F16 || p.scale == 0 || std::abs(p.scale) >= 1) return 1;
-  return std::ldexp(1.0F, std::max(std::ilogb(p.scale), std::numeric_limits<float>::min_exponent));
-}
 
 }  // namespace
 
@@ -37,7 +27,7 @@ ForwardArguments forward_arguments(const core::Problem& p) {
   a.shift = p.query_origin - p.key_origin;
   a.window_left = p.window_left;
   a.window_right = p.causal != DHYAN_CAUSAL_OFF ? 0 : p.window_right;
-  a.early = early_scale(p);
+  a.early = static_cast<float>(core::early_scale(p));
   a.factor = static_cast<float>(p.scale / a.early);
   a.kept = static_cast<float>(1 / (1 - p.dropout.probability));
   a.bottom_right = p.causal == DHYAN_CAUSAL_BOTTOM_RIGHT;

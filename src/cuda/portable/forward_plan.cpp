@@ -9,6 +9,7 @@
 #include "cuda/portable/combine.hpp"
 #include "cuda/portable/device_limits.hpp"
 #include "cuda/portable/forward.hpp"
+#include "cuda/portable/problem.hpp"
 #include "cuda/runtime/error.hpp"
 #include "cuda/runtime/guard.hpp"
 #include "cuda/runtime/launch.hpp"
@@ -16,17 +17,12 @@
 namespace dhyan::cuda::portable {
 namespace {
 
-constexpr int kWholeChunk = 16;  // bytes that cp.async copies
-
 bool aligned(const core::Problem& p) {
   return std::min({p.query.alignment, p.key.alignment, p.value.alignment, p.out.alignment}) >= kWholeChunk;
 }
 
-// Whether masks by position are all that happens to a score.
-bool plain(const core::Problem& p) {
-  return p.scale > 0 && p.softcap == 0 && !p.bias.present() && !p.mask.present() && !p.alibi_slopes.present() &&
-         !p.has_dropout();
-}
+// What plain kernels do.
+bool plain(const core::Problem& p) { return p.scale > 0 && masked_by_position_only(p); }
 
 const ForwardKernels& kernels_of(dhyan_dtype dtype, std::size_t head_class) {
   static constexpr const ForwardKernels* kOf[2][kHeadDims.size()] = {
@@ -38,8 +34,6 @@ const ForwardKernels& kernels_of(dhyan_dtype dtype, std::size_t head_class) {
 
 constexpr const FloatForwardKernels* kFloatKernels[kFloatHeadDims.size()] = {&forward_f32_64, &forward_f32_128,
                                                                              &forward_f32_256};
-
-std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
 
 struct Choice {
   ForwardShape shape;

@@ -9,12 +9,10 @@
 #include "cuda/portable/backward_plan.hpp"
 #include "cuda/portable/forward.hpp"
 #include "cuda/portable/forward_plan.hpp"
+#include "cuda/portable/problem.hpp"
 
 namespace dhyan::cuda {
 namespace {
-
-// Positions are 32-bit numbers in the kernels, and so are numbers of blocks.
-constexpr std::int64_t kMaxPositions = (std::int64_t{1} << 30) - 1;
 
 std::string unavailable(const dhyan_device_description& device) { return refusal(device.device_index); }
 
@@ -28,8 +26,8 @@ std::optional<std::string> refuse(const core::Problem& p, const dhyan_device_des
     return "fused takes head_dim and value_head_dim up to 512; naive takes any";
   }
   const std::int64_t rows = p.group() * p.query_length;
-  if (rows > kMaxPositions || p.key_length > kMaxPositions ||
-      p.batch * p.query_heads * (p.query_length / 16 + 1) > kMaxPositions) {
+  if (rows > portable::kMaxPositions || p.key_length > portable::kMaxPositions ||
+      p.batch * p.query_heads * (p.query_length / 16 + 1) > portable::kMaxPositions) {
     return "fused takes at most 1073741823 keys, queries of all heads that share a key head, and tiles of 16 queries";
   }
   return std::nullopt;

@@ -11,9 +11,6 @@
 
 namespace dhyan::cuda::tile {
 
-// More rows or keys than this and the positions below would not fit an int.
-inline constexpr std::int64_t kMaxPositions = (std::int64_t{1} << 30) - 1;
-
 // core::visible_keys of one sequence in 32 bits: query t sees keys [max(0, t + left), min(keys, t + right)).
 struct Visible {
   int keys, left, right;
