@@ -2,8 +2,6 @@
 #include "cuda/naive/layout.hpp"
 
 #include <algorithm>
-#include <cmath>
-#include <limits>
 
 #include "core/convert.hpp"
 #include "cuda/device.hpp"

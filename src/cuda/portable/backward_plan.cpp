@@ -5,9 +5,7 @@
 #include "cuda/portable/backward_plan.hpp"
 
 #include <algorithm>
-#include <cmath>
 #include <cstdio>
-#include <limits>
 #include <numbers>
 
 #include "core/early_scale.hpp"
